@@ -99,7 +99,7 @@ def test_calls_of_32_bit_programs_are_not_given_names_of_others(laggard, tmp_pat
                                   "if (write(1, \"\", 0)) return 1; return 0; }\n")
     done = subprocess.run(["cc", "-m32", "-o", "w", "w.c"], cwd=tmp_path, capture_output=True, check=False)
     if done.returncode:
-        pytest.skip("no 32-bit programs here: apt-get install gcc-multilib")
+        pytest.skip("no 32-bit programs here: on amd64, run tools/install-deps test")
     path = record(tmp_path, None, "-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit", "--", tmp_path / "w")
     calls = {r["name"]: r["n"] for r in ask(laggard, path, "SELECT name, count(*) AS n FROM span GROUP BY name")}
     assert calls["write"] == 300 and not calls.get("stat")  # 4 is write on i386, stat on x86-64

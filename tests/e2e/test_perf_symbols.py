@@ -144,7 +144,7 @@ def test_a_32_bit_program_is_unwound_too(laggard, tmp_path):
     done = subprocess.run(["cc", "-m32", "-O2", "-g", "-fomit-frame-pointer", "-o", "deep", "deep.c"], cwd=tmp_path,
                           capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip("no 32-bit programs here: apt-get install gcc-multilib")
+        pytest.skip("no 32-bit programs here: on amd64, run tools/install-deps test")
     done = subprocess.run(["perf", "--buildid-dir", tmp_path / "cache", "record", "-q", "-F", "199", "-e",
                            "cpu-clock:u", "--call-graph", "dwarf", "-o", "perf.data", "./deep"], cwd=tmp_path,
                           capture_output=True, text=True, check=False)
@@ -158,7 +158,7 @@ def test_a_32_bit_program_is_unwound_too(laggard, tmp_path):
     for stack, n in stacks.items():
         if "main" in stack:
             count[stack[stack.index("main"):]] += n
-    assert count[("main",) + ("level",) * 6 + ("burn",)] > 20
+    assert count[("main",) + ("level",) * 6 + ("burn",)] > FEW
     assert sum(n for stack, n in stacks.items() if stack[0] == "_start") > 0.9 * sum(stacks.values())
 
 

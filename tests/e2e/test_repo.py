@@ -190,6 +190,18 @@ def test_install_deps_names_the_exact_command(tmp_path):
     assert "apt-get install -y gcc" in done.stderr and "|" not in done.stderr
 
 
+@pytest.mark.parametrize("machine", ("amd64", "arm64"))
+def test_install_deps_wants_32_bit_programs_where_they_run(tmp_path, machine):
+    """By the compiler's version: the package without one takes cross compilers away (it conflicts with them)."""
+    for name, does in (("dpkg-query", "exit 1"), ("dpkg", f"echo {machine}"), ("gcc", "echo 13.2.0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([str(ROOT / "tools/install-deps"), "--check", "test"], check=False, text=True,
+                          env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "libcap2-bin" in done.stderr and ("multilib" in done.stderr) == (machine == "amd64")
+    assert "multilib" not in done.stderr.replace("gcc-13-multilib", "")
+
+
 def load_run_tests():
     loader = importlib.machinery.SourceFileLoader("run_tests", str(ROOT / "tools/run-tests"))
     spec = importlib.util.spec_from_loader("run_tests", loader)

@@ -145,6 +145,23 @@ static struct lg_trace *slower(int64_t x)
 	return table(3, 400, slower_one, x);
 }
 
+/* So many of ten readings in a row. */
+static struct reading slower_a_while(int gpu, int k, int64_t x)
+{
+	struct reading r = at_work;
+
+	if (gpu == 1 && k % 10 < x) {
+		r.clock *= 0.75;
+		r.power *= 0.75;
+	}
+	return r;
+}
+
+static struct lg_trace *slower_again_and_again(int64_t x)
+{
+	return table(3, 400, slower_a_while, x);
+}
+
 /* ---- busy, and nothing done ---- */
 
 static struct reading spins_now_and_then(int gpu, int k, int64_t x)
@@ -315,6 +332,7 @@ static const struct floor floors[] = {
 	{ "gpu.throttled", 1.09, 1.101, { .made = drawing_more }, 1500, .told = 900, .truth = per_mille, .says = "power",
 	  .others = true },
 	{ "gpu.throttled", 0.0999, 0.102, { .made = slower }, 5, .told = 500, .truth = per_mille },
+	{ "gpu.throttled", 5, 5, { .made = slower_again_and_again }, 1, .told = 8, .truth = as_it_is, .others = true },
 	{ "gpu.util_lies", 0.03, 0.031, { .made = spinning }, 5, .told = 500 },
 	{ "gpu.util_lies", 0.10, 0.102, { .made = spinning }, 5, .told = 500, .loudly = true },
 	{ "gpu.util_lies", 30, 30, { .made = few_spinning }, 5, .told = 60, .truth = of_two },

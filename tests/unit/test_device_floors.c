@@ -487,10 +487,11 @@ static void slow_since(struct gpu_plan *p, int64_t x)
 	p->link_from = 10;
 }
 
-/* Two collectives a step, in so many steps after the change. */
+/* One collective a step, in so many steps after the change. */
 static void slow_at_the_end(struct gpu_plan *p, int64_t x)
 {
 	slow_since(p, 4 * MS);
+	p->n_comm = 1;
 	p->link_from = 20 - (int)x;
 }
 
@@ -505,7 +506,7 @@ static void slow_short_ones(struct gpu_plan *p, int64_t x)
 static const struct floor floors[] = {
 	{ "comms.degraded_link", 0.5, 0.51, { slow_group }, 100 * US, .told = 4 * MS, .truth = of_two_ms, .others = true },
 	{ "comms.degraded_link", 0.3, 0.31, { slow_since }, 100 * US, .told = 4 * MS, .truth = of_two_ms, .others = true },
-	{ "comms.degraded_link", 3, 3, { slow_at_the_end }, 1, .told = 8, .truth = as_it_is, .others = true },
+	{ "comms.degraded_link", 5, 5, { slow_at_the_end }, 1, .told = 8, .truth = as_it_is, .others = true },
 	{ "comms.degraded_link", 0.03, 0.031, { slow_short_ones }, 10 * US, .told = 4 * MS, .others = true },
 	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
 	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },

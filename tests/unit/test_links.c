@@ -730,6 +730,22 @@ static struct outcome way_back_of(const struct floor *f, int64_t x)
 	return o;
 }
 
+/* nccl-tests on the devices of one host: its best has so much of the 240 GB/s there. */
+static struct outcome sweep_of(const struct floor *f, int64_t x)
+{
+	struct job j = { .hosts = 1, .gpus = 2 };
+	struct text t = log_of(&j);
+	struct outcome o;
+	double bus = 0.24 * (double)x;
+
+	(void)f;
+	run_of(&t, "node0", 1000, 0, 0, 1, 0);
+	put(&t, "  1073741824  268435456  float  sum  -1  99.1  %.2f  %.2f  0  98.2  %.2f  %.2f  0\n", bus, bus, bus, bus);
+	o = judge_text(t.p, "NCCL log");
+	free(t.p);
+	return o;
+}
+
 static void told_from_its_threshold_on(void **state)
 {
 	static const struct {
@@ -746,6 +762,8 @@ static void told_from_its_threshold_on(void **state)
 		    .loudly = true }, topology_of },
 		{ { "comms.degraded_link", 0.49, 0.5, { NULL }, 990, .told = 100, .truth = per_mille,
 		    .says = "one_way" }, way_back_of },
+		{ { "comms.degraded_link", 0.24, 0.25, { NULL }, 990, .told = 100, .truth = per_mille,
+		    .says = "below_class" }, sweep_of },
 	};
 	int bad = 0;
 

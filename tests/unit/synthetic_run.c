@@ -304,7 +304,8 @@ static void step(struct maker *m, int k)
 	for (int r = 0; r < p->n_ranks; r++) {
 		bool noisy = p->batch_every && k % p->batch_every == p->batch_every - 1;
 		int64_t batch = p->batch_ns + (noisy ? p->batch_more_ns : 0), begin = m->t[r] + batch;
-		int64_t jitter = (k * 7 + r * 3) % 5 * 20000 + (noisy ? p->noise_ns : 0);
+		int64_t jitter = (k * 7 + r * 3) % 5 * 20000 + (noisy ? p->noise_ns : 0) +
+				 (k % 4 == 2 * r ? p->in_turn_ns : 0);
 
 		if (batch) {
 			span(m, m->thr[r], m->t[r], batch, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT);

@@ -514,6 +514,32 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	done(&o);
 }
 
+/* Each of two ranks is 3 ms late in every fourth step: the one that is late by a little in all the others as
+ * well costs that little, and not its share of what comes to both. */
+static void noise_that_ranks_share_is_nobody_s_lateness(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.n_ranks = 2;
+	p.n_steps = 400;
+	p.explicit_collective = true;
+	p.in_turn_ns = 3 * MS;
+	p.steady_late_rank = 1;
+	p.steady_late_ns = MS / 2;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+	p.steady_late_ns = 3 * MS / 2;
+	f = told(&p, "comms.straggler", &o);
+	assert_int_equal(f->culprit.rank, 1);
+	/* 1.5 ms of steps of 12 ms. */
+	assert_true(f->lost_share > 0.11 && f->lost_share < 0.14);
+	done(&o);
+}
+
 /* Who lost the CPU early in the step is at its own work when the others wait, as they were before: that is
  * not why it is late. */
 static void a_rank_that_something_made_late_is_no_straggler(void **state)
@@ -923,6 +949,7 @@ int main(void)
 		cmocka_unit_test(work_of_the_kernel_in_the_main_thread_is_told),
 		cmocka_unit_test(a_rank_that_waits_for_what_it_started_says_so),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
+		cmocka_unit_test(noise_that_ranks_share_is_nobody_s_lateness),
 		cmocka_unit_test(a_rank_that_something_made_late_is_no_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),
 		cmocka_unit_test(one_rank_alone_is_single),

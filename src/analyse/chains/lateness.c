@@ -191,16 +191,33 @@ static int late_in_slow_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 	return rc < 0 ? rc : 0;
 }
 
-/* Late now and then is noise that all ranks share; late nearly always is a cause. */
+/* What i is late by beyond the noise that all ranks share: what each of the others is late by on average, when
+ * it is the last. */
+static struct lg_own_time beyond_noise(const struct lg_late_rank *of, size_t n, size_t i)
+{
+	struct lg_own_time noise = { 0 }, own = of[i].steady;
+
+	for (size_t k = 0; k < n; k++)
+		if (k != i) {
+			noise.ran += of[k].steady.ran / (int64_t)(n - 1);
+			noise.slept += of[k].steady.slept / (int64_t)(n - 1);
+		}
+	own.ran -= LG_MAX(noise.ran, 0);
+	own.slept -= LG_MAX(noise.slept, 0);
+	return own;
+}
+
+/* Late now and then is noise; late nearly always is a cause. */
 static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_late_rank *of)
 {
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	struct lg_slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
 	struct lg_pieces scratch = { 0 };
+	struct lg_own_time own = { 0 };
+	uint32_t late = UINT32_MAX;
+	size_t most = 0;
 
 	LG_EACH(a, ref->arrivals, ref->n_arrivals) {
-		struct lg_own_time own;
-
 		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
 			continue;
 		y->straggler.n_matched++;
@@ -212,9 +229,13 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 		of[a->late_rank].steady.slept += own.slept;
 	}
 	for (uint32_t i = 0; i < c->n_ranks; i++)
-		if (of[i].n_last * 4 < y->straggler.n_matched * 3 ||
-		    (of[i].steady.ran + of[i].steady.slept) * 20 < y->wall)
-			of[i].steady = (struct lg_own_time){ 0 };
+		if (of[i].n_last * 4 >= y->straggler.n_matched * 3 && of[i].n_last > most) {
+			most = of[i].n_last;
+			late = i;
+		}
+	own = late == UINT32_MAX ? own : beyond_noise(of, c->n_ranks, late);
+	for (uint32_t i = 0; i < c->n_ranks; i++)
+		of[i].steady = i == late && (own.ran + own.slept) * 20 >= y->wall ? own : (struct lg_own_time){ 0 };
 	lg_free(scratch.v);
 	return c->failed;
 }

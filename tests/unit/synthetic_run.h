@@ -70,7 +70,7 @@ struct run_plan {
 	int64_t batch_ns;      /* each step makes its batch itself */
 	int batch_every;       /* steps: then batch_more_ns longer, and the step noise_ns for itself */
 	int64_t batch_more_ns, noise_ns;
-	int64_t in_turn_ns;    /* so much longer is rank 0's own work in every fourth step, rank 1's two later */
+	int64_t in_turn_ns;    /* rank 0's own work is longer in every fourth step, rank 1's two later */
 	bool inference;        /* no backward pass, no optimizer */
 	int save_every;        /* steps; rank 0 saves save_bytes in save_ns */
 	int64_t save_ns, save_bytes;

@@ -191,8 +191,8 @@ static int late_in_slow_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 	return rc < 0 ? rc : 0;
 }
 
-/* What i is late by beyond the noise that all ranks share: what each of the others is late by on average, when
- * it is the last. */
+/* What i is late by beyond the noise that all ranks share: what the others are late by on average, where they
+ * are the last. */
 static struct lg_own_time beyond_noise(const struct lg_late_rank *of, size_t n, size_t i)
 {
 	struct lg_own_time noise = { 0 }, own = of[i].steady;
@@ -235,7 +235,8 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 		}
 	own = late == UINT32_MAX ? own : beyond_noise(of, c->n_ranks, late);
 	for (uint32_t i = 0; i < c->n_ranks; i++)
-		of[i].steady = i == late && (own.ran + own.slept) * 20 >= y->wall ? own : (struct lg_own_time){ 0 };
+		of[i].steady = i == late && (own.ran + own.slept) * 20 >= y->wall
+				       ? own : (struct lg_own_time){ 0 };
 	lg_free(scratch.v);
 	return c->failed;
 }

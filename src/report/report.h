@@ -28,6 +28,15 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 
 /* On one screen, with a picture of the steps (screen.c); one line a finding. */
 void lg_report_screen(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
+/* What `laggard top` shows of the last seconds (top.c). */
+struct lg_accounts;
+struct lg_top {
+	const char *head;       /* of what and of when */
+	unsigned width, height; /* of the screen; height 0 = no end */
+	bool colour, utf8;
+};
+void lg_report_top(const struct lg_verdict *v, const struct lg_accounts *a, const struct lg_top *how,
+		   struct lg_out *o);
 void lg_report_brief(const struct lg_verdict *v, struct lg_out *o);
 
 /* The finding that the sentence is about; NULL = none at medium or above, or a large one goes before it. */

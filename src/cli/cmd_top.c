@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd_top.c - the verdict of the last seconds, again and again: of a job that runs, or of a recording.
+ *
+ * Live: a child records into a ring, as `record --ring` does. For each picture it is asked to write what
+ * the ring holds, and a second child, which gives up its privileges as every reader of files does, judges
+ * that and draws. This process holds the screen and the keys, and reads nothing from outside but the lines
+ * drawn.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/order.h"
+#include "cli/bounds.h"
+#include "cli/load.h"
+#include "cli/pids.h"
+#include "picture/accounts.h"
+#include "record/runtime_dir.h"
+#include "record/session.h"
+#include "report/convert.h"
+#include "report/report.h"
+
+extern char **environ;
+
+#define SECOND INT64_C(1000000000)
+enum { EVERY = 256, LAST, JOB, BATCH };
+
+struct options {
+	struct lg_pids pids;
+	int64_t every_ns, last_ns;
+	bool batch;
+	long count; /* pictures; 0 = until told to end */
+};
+
+/* ---- the screen ---------------------------------------------------------------------------------- */
+
+struct screen {
+	struct lg_term_options term;
+	unsigned width, height;
+	bool raw;
+	struct termios was;
+	int signals;
+};
+
+static void say_to_screen(const char *s)
+{
+	fputs(s, stdout);
+	fflush(stdout);
+}
+
+static void measure(struct screen *s)
+{
+	struct winsize w;
+
+	s->width = s->term.width ? s->term.width : 80;
+	s->height = 0;
+	if (s->raw && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col && w.ws_row) {
+		s->width = w.ws_col;
+		s->height = w.ws_row;
+	}
+}
+
+/* The second screen, without echo; Ctrl-C stays a signal. */
+static void enter(struct screen *s)
+{
+	struct termios t;
+
+	if (s->raw || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &s->was))
+		return;
+	t = s->was;
+	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	t.c_cc[VMIN] = 0;
+	t.c_cc[VTIME] = 0;
+	if (tcsetattr(STDIN_FILENO, TCSANOW, &t))
+		return;
+	s->raw = true;
+	say_to_screen("\033[?1049h\033[?25l");
+}
+
+static void leave(struct screen *s)
+{
+	if (!s->raw)
+		return;
+	say_to_screen("\033[?25h\033[?1049l");
+	(void)tcsetattr(STDIN_FILENO, TCSANOW, &s->was);
+	s->raw = false;
+}
+
+/* Lines end by erasing what an earlier picture left there. */
+static void show(const struct screen *s, const char *picture, size_t n)
+{
+	const char *at = picture, *end = picture + n;
+
+	if (!s->raw) {
+		fwrite(picture, n, 1, stdout);
+		fputs("\n", stdout);
+		fflush(stdout);
+		return;
+	}
+	fputs("\033[H", stdout);
+	while (at < end) {
+		const char *nl = memchr(at, '\n', (size_t)(end - at));
+		size_t len = nl ? (size_t)(nl - at) : (size_t)(end - at);
+
+		fwrite(at, 1, len, stdout);
+		fputs("\033[K", stdout);
+		at += len + 1;
+		if (at < end)
+			fputs("\n", stdout);
+	}
+	say_to_screen("\033[J");
+}
+
+enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER, FASTER, SLOWER };
+
+static enum wish wish_of(const char *keys, ssize_t n)
+{
+	if (n <= 0)
+		return NOTHING;
+	if (n >= 3 && !memcmp(keys, "\033[", 2))
+		return keys[2] == 'D' ? EARLIER : keys[2] == 'C' ? LATER : NOTHING;
+	switch (keys[0]) {
+	case 'q':
+	case 'Q':
+	case 4: /* Ctrl-D */
+		return QUIT;
+	case ' ':
+	case 'p':
+		return PAUSE;
+	case 'h':
+		return EARLIER;
+	case 'l':
+		return LATER;
+	case '+':
+		return FASTER;
+	case '-':
+		return SLOWER;
+	default:
+		return NOTHING;
+	}
+}
+
+/* Wait for so long (-1: for ever), for a key or the end. */
+static enum wish wait_for_wish(const struct screen *s, int64_t ns)
+{
+	struct pollfd p[] = { { .fd = s->signals, .events = POLLIN },
+			      { .fd = s->raw ? STDIN_FILENO : -1, .events = POLLIN } };
+	char keys[16];
+	ssize_t n;
+
+	if (poll(p, 2, ns < 0 ? -1 : (int)(ns / 1000000)) <= 0)
+		return NOTHING;
+	if (p[0].revents)
+		return QUIT;
+	n = read(STDIN_FILENO, keys, sizeof keys);
+	return n == 0 ? QUIT : wish_of(keys, n);
+}
+
+/* ---- a picture ----------------------------------------------------------------------------------- */
+
+static int draw(struct lg_loaded *l, const struct screen *s, const char *head, struct lg_out *o,
+		struct lg_error *err)
+{
+	struct lg_top how = { .head = head, .width = s->width, .height = s->height, .colour = s->term.colour,
+			      .utf8 = s->term.utf8 };
+	struct lg_accounts a;
+	int rc = lg_judge(l, 0, (double)NAN, err) ?: lg_accounts_make(&a, l->verdict, err);
+
+	if (rc)
+		return rc;
+	lg_report_top(l->verdict, &a, &how, o);
+	lg_accounts_done(&a);
+	return 0;
+}
+
+static void time_of_day(char *ret, size_t size)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	*ret = 0;
+	if (localtime_r(&now, &tm))
+		strftime(ret, size, "%H:%M:%S", &tm);
+}
+
+/* ---- of a recording ------------------------------------------------------------------------------ */
+
+static int replay(char **paths, size_t n, const struct options *opt, struct screen *s, struct lg_error *err)
+{
+	struct lg_loaded l;
+	const char *name = strrchr(paths[0], '/');
+	int64_t at, length;
+	bool paused = false;
+	long shown = 0;
+	int rc = lg_load(paths, n, &l, err);
+
+	if (rc)
+		return rc;
+	length = l.trace->first <= l.trace->last ? l.trace->last - l.trace->first + 1 : 0;
+	at = LG_MIN(opt->last_ns, length);
+	if (!opt->batch)
+		enter(s);
+	for (enum wish w = NOTHING; w != QUIT && !rc;) {
+		int64_t from = at - LG_MIN(opt->last_ns, at);
+		struct lg_window window = { l.trace->first + from, l.trace->first + at };
+		struct lg_loaded part = l;
+		struct lg_out *o;
+		char head[160];
+
+		measure(s);
+		part.verdict = NULL;
+		rc = lg_window_trace(&part.trace, l.trace, &window, err);
+		if (rc)
+			break;
+		snprintf(head, sizeof head, "%.1f to %.1f s of %.1f s%s  %s",
+			 (double)from / 1e9, (double)at / 1e9, (double)length / 1e9, paused ? ", paused" : "", name ? name + 1 : paths[0]);
+		rc = lg_out_memory(&o, err);
+		rc = rc ?: draw(&part, s, head, o, err);
+		if (!rc)
+			show(s, lg_out_view(o), lg_out_bytes(o));
+		lg_out_abort(o);
+		lg_verdict_free(part.verdict);
+		lg_window_trace_free(part.trace);
+		shown++;
+		if (!s->raw && (at >= length || (opt->count && shown >= opt->count)))
+			break;
+		w = s->raw ? wait_for_wish(s, paused || at >= length ? -1 : opt->every_ns) : NOTHING;
+		if (w == PAUSE)
+			paused = !paused;
+		if (w == EARLIER)
+			at -= opt->every_ns;
+		else if (w == LATER || (w == NOTHING && !paused))
+			at += opt->every_ns;
+		at = LG_MAX(LG_MIN(at, length), LG_MIN(opt->every_ns, length));
+	}
+	leave(s);
+	lg_loaded_done(&l);
+	return rc;
+}
+
+/* ---- live ---------------------------------------------------------------------------------------- */
+
+static void say(void *arg, const char *text)
+{
+	(void)arg;
+	(void)text;
+}
+
+/* The recorder: its exit status tells how it ended. SIGUSR1 is blocked: it waits until it is asked for. */
+static pid_t start_recorder(const struct options *opt, const char *path)
+{
+	pid_t pid = fork();
+	struct lg_record_options r = { .out = path, .freq_hz = 99, .device_hz = 1, .confine = true, .quiet = true,
+				       .profile = LG_PROFILE_DEFAULT, .ring_ns = opt->last_ns,
+				       .pids = opt->pids.v, .n_pids = opt->pids.n, .job = opt->pids.job,
+				       .env = environ, .cmdline = "laggard top", .say = say };
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	int status = LG_EXIT_FAILED;
+
+	if (pid)
+		return pid;
+	if (lg_record(&r, &status, &err)) {
+		lg_complain(&err);
+		status = LG_EXIT_FAILED;
+	}
+	_exit(status);
+}
+
+/* In a child: judge the file and write the picture to fd. */
+static void judge_aside(char *path, const struct screen *s, const char *head, int fd)
+{
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	struct lg_loaded l;
+	struct lg_out *o;
+	size_t done = 0;
+	int rc = lg_load(&path, 1, &l, &err) ?: lg_out_memory(&o, &err) ?: draw(&l, s, head, o, &err);
+
+	if (rc) {
+		dprintf(fd, "laggard top  %s\n%s\n", head, err.message);
+		_exit(LG_EXIT_FAILED);
+	}
+	while (done < lg_out_bytes(o)) {
+		ssize_t n = write(fd, lg_out_view(o) + done, lg_out_bytes(o) - done);
+
+		if (n <= 0 && errno != EINTR)
+			break;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	_exit(LG_EXIT_OK);
+}
+
+static int picture_of(char *path, const struct screen *s, const char *head, struct lg_error *err)
+{
+	enum { PICTURE_BYTES = 1 << 20 };
+	char *picture = malloc(PICTURE_BYTES);
+	size_t n = 0;
+	ssize_t got;
+	int p[2];
+	pid_t pid;
+
+	if (!picture || pipe2(p, O_CLOEXEC)) {
+		free(picture);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	pid = fork();
+	if (!pid)
+		judge_aside(path, s, head, p[1]);
+	close(p[1]);
+	do {
+		got = read(p[0], picture + n, PICTURE_BYTES - n);
+		n += got > 0 ? (size_t)got : 0;
+	} while (n < PICTURE_BYTES && (got > 0 || (got < 0 && errno == EINTR)));
+	close(p[0]);
+	if (pid > 0)
+		(void)waitpid(pid, NULL, 0);
+	if (n)
+		show(s, picture, n);
+	free(picture);
+	return n ? 0 : lg_fail(err, LG_E_IO, LG_NO_OFFSET, "the last seconds could not be judged");
+}
+
+/* Has the recorder written the file? False: it has ended, or was not heard of for too long. */
+static bool wait_for_dump(const char *path, pid_t recorder, const struct screen *s, enum wish *w)
+{
+	enum { PATIENCE_MS = 15000, LOOK_MS = 20 };
+
+	for (int ms = 0; ms < PATIENCE_MS && *w != QUIT; ms += LOOK_MS) {
+		struct stat st;
+
+		if (!stat(path, &st))
+			return true;
+		if (waitpid(recorder, NULL, WNOHANG) == recorder)
+			return false;
+		*w = wait_for_wish(s, LOOK_MS * INT64_C(1000000));
+	}
+	return false;
+}
+
+static int watch(const struct options *opt, const struct lg_runtime_dir *dir, struct screen *s,
+		 struct lg_error *err)
+{
+	char path[sizeof dir->path + 32], head[96], when[16];
+	enum wish w;
+	pid_t recorder;
+	int rc = 0;
+
+	snprintf(path, sizeof path, "%s/top.lag", dir->path);
+	recorder = start_recorder(opt, path);
+	if (recorder < 0)
+		return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "fork: %s", strerror(errno));
+	w = wait_for_wish(s, opt->every_ns);
+	for (unsigned i = 1; w != QUIT && !rc; i++) {
+		snprintf(path, sizeof path, "%s/top-%u.lag", dir->path, i);
+		if (kill(recorder, SIGUSR1) || !wait_for_dump(path, recorder, s, &w)) {
+			if (w != QUIT)
+				rc = lg_fail(err, LG_E_IO, LG_NO_OFFSET, "the recorder has ended");
+			break;
+		}
+		if (!opt->batch)
+			enter(s);
+		measure(s);
+		time_of_day(when, sizeof when);
+		snprintf(head, sizeof head, "%s  the last %.0f s", when, (double)opt->last_ns / 1e9);
+		rc = picture_of(path, s, head, err);
+		unlink(path);
+		if (opt->count && i >= (unsigned long)opt->count)
+			break;
+		w = wait_for_wish(s, opt->every_ns);
+		if (w == PAUSE)
+			do
+				w = wait_for_wish(s, -1);
+			while (w != PAUSE && w != QUIT);
+	}
+	leave(s);
+	kill(recorder, SIGTERM);
+	(void)waitpid(recorder, NULL, 0);
+	return rc;
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+/* The exit status, or -1: go on. */
+static int parse(int argc, char **argv, struct options *opt)
+{
+	static const struct option longs[] = {
+		{ "job", required_argument, NULL, JOB },
+		{ "every", required_argument, NULL, EVERY },
+		{ "last", required_argument, NULL, LAST },
+		{ "batch", no_argument, NULL, BATCH },
+		LG_MAX_MEMORY_OPTION,
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const struct lg_command *cmd = &lg_cmd_top;
+	int c, rc = 0;
+
+	opterr = 0;
+	optind = 0; /* glibc: start anew */
+	while (!rc && (c = getopt_long(argc, argv, ":hp:n:", longs, NULL)) != -1) {
+		if (c == 'p')
+			rc = lg_pids_option(cmd, optarg, &opt->pids);
+		else if (c == JOB)
+			rc = lg_job_option(cmd, optarg, &opt->pids);
+		else if (c == 'n')
+			rc = lg_parse_number(optarg, 1, 1000000, &opt->count) ? 0
+			     : lg_usage(cmd, "-n wants a number of pictures, not \"%s\"", optarg);
+		else if (c == BATCH)
+			opt->batch = true;
+		else if (c == EVERY || c == LAST)
+			*(c == EVERY ? &opt->every_ns : &opt->last_ns) = lg_parse_duration(optarg);
+		else if (c == LG_MAX_MEMORY)
+			rc = LG_MAX(lg_max_memory_option(cmd, optarg), 0);
+		else
+			return lg_option_rest(cmd, c, argv[optind - 1]);
+	}
+	if (rc)
+		return rc;
+	if (opt->every_ns < SECOND / 2 || opt->last_ns < SECOND)
+		return lg_usage(cmd, "--every wants a duration of half a second or more, --last one of a second or "
+				     "more");
+	if (optind < argc && (opt->pids.n || opt->pids.job))
+		return lg_usage(cmd, "-p and --job look at living processes, FILE at a recording: give one of them");
+	return -1;
+}
+
+static int live(struct options *opt, struct screen *s, struct lg_error *err)
+{
+	struct lg_runtime_dir dir;
+	int rc = opt->pids.job ? lg_job_pids(&opt->pids, true) : 0;
+
+	if (rc)
+		return rc;
+	rc = lg_runtime_dir_make(&dir, false, environ, err);
+	if (rc)
+		return rc;
+	rc = watch(opt, &dir, s, err);
+	lg_runtime_dir_remove(&dir);
+	return rc;
+}
+
+static int run(int argc, char **argv)
+{
+	struct options opt = { .every_ns = 3 * SECOND, .last_ns = 30 * SECOND };
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	struct screen s = { .term = lg_terminal() };
+	sigset_t taken;
+	int rc = parse(argc, argv, &opt);
+
+	if (rc < 0) {
+		sigemptyset(&taken);
+		sigaddset(&taken, SIGINT);
+		sigaddset(&taken, SIGTERM);
+		sigaddset(&taken, SIGHUP);
+		s.signals = signalfd(-1, &taken, SFD_CLOEXEC);
+		sigaddset(&taken, SIGUSR1);
+		sigprocmask(SIG_BLOCK, &taken, NULL);
+		opt.batch |= !isatty(STDOUT_FILENO);
+		if (optind < argc)
+			rc = replay(argv + optind, (size_t)(argc - optind), &opt, &s, &err);
+		else
+			rc = live(&opt, &s, &err);
+		if (rc && *err.message)
+			lg_complain(&err);
+		rc = rc ? LG_EXIT_FAILED : LG_EXIT_OK;
+	}
+	lg_pids_free(&opt.pids);
+	return rc;
+}
+
+const struct lg_command lg_cmd_top = {
+	.name = "top",
+	.args = "[-p PID,... | --job JOB | FILE...] [OPTION]...",
+	.summary = "the last seconds of a job, live: steps, ranks side by side, who stalls whom",
+	.help =
+	"Of a job that runs, of the whole machine where none is named, or of a recording, which is played.\n"
+	"Keys: space stops and goes on, left and right (h, l) move in a recording, q ends.\n\n"
+	"  -p PID,...           the ranks' processes (repeatable)\n"
+	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
+	"  --last DUR           show so much (default 30s)\n"
+	"  --every DUR          a picture so often (default 3s); of a recording: go on by so much\n"
+	"  --batch              no screen, no keys: a picture below the other; so where output is no terminal\n"
+	"  -n N                 end after N pictures\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
+	"example:\n"
+	"  laggard top --job match:train.py\n",
+	.run = run,
+};

@@ -264,8 +264,8 @@ static void say(void *arg, const char *text)
 static pid_t start_recorder(const struct options *opt, const char *path)
 {
 	pid_t pid = fork();
-	struct lg_record_options r = { .out = path, .freq_hz = 99, .device_hz = 1, .confine = true, .quiet = true,
-				       .profile = LG_PROFILE_DEFAULT, .ring_ns = opt->last_ns,
+	struct lg_record_options r = { .out = path, .freq_hz = 99, .device_hz = 1, .confine = true,
+				       .quiet = true, .profile = LG_PROFILE_DEFAULT, .ring_ns = opt->last_ns,
 				       .pids = opt->pids.v, .n_pids = opt->pids.n, .job = opt->pids.job,
 				       .env = environ, .cmdline = "laggard top", .say = say };
 	struct lg_error err = { .offset = LG_NO_OFFSET };

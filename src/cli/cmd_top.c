@@ -125,15 +125,11 @@ static void show(const struct screen *s, const char *picture, size_t n)
 	say_to_screen("\033[J");
 }
 
-enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER, FASTER, SLOWER };
+enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER };
 
-static enum wish wish_of(const char *keys, ssize_t n)
+static enum wish wish_of(char key)
 {
-	if (n <= 0)
-		return NOTHING;
-	if (n >= 3 && !memcmp(keys, "\033[", 2))
-		return keys[2] == 'D' ? EARLIER : keys[2] == 'C' ? LATER : NOTHING;
-	switch (keys[0]) {
+	switch (key) {
 	case 'q':
 	case 'Q':
 	case 4: /* Ctrl-D */
@@ -145,13 +141,25 @@ static enum wish wish_of(const char *keys, ssize_t n)
 		return EARLIER;
 	case 'l':
 		return LATER;
-	case '+':
-		return FASTER;
-	case '-':
-		return SLOWER;
 	default:
 		return NOTHING;
 	}
+}
+
+/* The first key that is one; arrows are three bytes. */
+static enum wish first_wish(const char *keys, ssize_t n)
+{
+	enum wish w = NOTHING;
+
+	for (ssize_t i = 0; i < n && w == NOTHING; i++) {
+		if (n - i >= 3 && !memcmp(keys + i, "\033[", 2)) {
+			i += 2;
+			w = keys[i] == 'D' ? EARLIER : keys[i] == 'C' ? LATER : NOTHING;
+		} else {
+			w = wish_of(keys[i]);
+		}
+	}
+	return w;
 }
 
 /* Wait for so long (-1: for ever), for a key or the end. */
@@ -167,7 +175,7 @@ static enum wish wait_for_wish(const struct screen *s, int64_t ns)
 	if (p[0].revents)
 		return QUIT;
 	n = read(STDIN_FILENO, keys, sizeof keys);
-	return n == 0 ? QUIT : wish_of(keys, n);
+	return n == 0 ? QUIT : first_wish(keys, n);
 }
 
 /* ---- a picture ----------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -15,17 +16,18 @@ def test_it_works_here(laggard, can_record):  # pylint: disable=unused-argument
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [["reads", "yes:"], ["records", "yes:"], ["names", "yes:"]]
-    assert re.search(r"120 steps, 12 slow, is said to have 120, 1[0-4] slow", lines[1])
+    assert re.search(r"120 steps, 12 slow, is said to have 1[12][0-9], 1[0-9] slow", lines[1])
 
 
-def test_without_privileges_it_still_records(laggard_path, tmp_path):
+def test_without_privileges_it_still_records(laggard_path):
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    program = tmp_path / "laggard"
-    shutil.copy(laggard_path, program)
-    os.chmod(tmp_path, 0o755)
+    folder = tempfile.mkdtemp()  # pytest's own are closed to others
+    os.chmod(folder, 0o755)
+    program = shutil.copy(laggard_path, os.path.join(folder, "laggard"))
     done = subprocess.run([program, "selftest"], capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL,
                           user=65534, group=65534, extra_groups=[], cwd="/", env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+    shutil.rmtree(folder)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("reads    yes") and lines[1].startswith("records  yes"), done.stdout + done.stderr
     assert done.returncode == 0

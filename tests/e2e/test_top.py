@@ -189,11 +189,12 @@ def test_a_job_that_runs(laggard, laggard_path, can_record, terminal):  # pylint
         row = next(r for r in t.rows() if str(job.pid) in r)
         assert float(row.split()[2]) == pytest.approx(90, rel=0.25)
         children = {int(p) for p in pathlib.Path(f"/proc/{t.process.pid}/task/{t.process.pid}/children").read_text(encoding="ascii").split()}
-        folders = {os.path.dirname(os.readlink(f"/proc/{t.process.pid}/fd/{fd}")) for fd in os.listdir(f"/proc/{t.process.pid}/fd")
-                   if "/laggard/" in os.readlink(f"/proc/{t.process.pid}/fd/{fd}")}
+        opened = {os.readlink(f"/proc/{t.process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{t.process.pid}/fd")}
+        folders = [f for f in opened if re.search(r"/laggard[^/]*/[0-9a-f]{16}$", f)]
         t.press(b"q")
         assert t.end() == 0
-        assert children and not children & processes() and folders and not any(os.listdir(f) for f in folders if os.path.isdir(f))
+        assert children and not children & processes()
+        assert len(folders) == 1 and not os.path.exists(folders[0])
     finally:
         job.kill()
         job.wait()

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -281,6 +282,7 @@ static pid_t start_recorder(const struct options *opt, const char *path)
 
 	if (pid)
 		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody else would end it */
 	if (lg_record(&r, &status, &err)) {
 		lg_complain(&err);
 		status = LG_EXIT_FAILED;

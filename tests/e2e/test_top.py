@@ -176,6 +176,7 @@ def processes():
     return {int(p) for p in os.listdir("/proc") if p.isdigit()}
 
 
+@pytest.mark.live
 def test_a_job_that_runs(laggard, laggard_path, can_record, terminal):  # pylint: disable=unused-argument
     env = json.loads(laggard("env", "--json").stdout)["env_vars"]
     job = subprocess.Popen(["/usr/bin/python3", "-c", JOB], env={**os.environ, **env}, stdin=subprocess.DEVNULL)
@@ -195,6 +196,14 @@ def test_a_job_that_runs(laggard, laggard_path, can_record, terminal):  # pylint
         assert t.end() == 0
         assert children and not children & processes()
         assert len(folders) == 1 and not os.path.exists(folders[0])
+        t = terminal("-p", str(job.pid), "--every", "1s")
+        t.wait_for("\x1b[J", 60)
+        children = {int(p) for p in pathlib.Path(f"/proc/{t.process.pid}/task/{t.process.pid}/children").read_text(encoding="ascii").split()}
+        t.process.kill()
+        end = time.monotonic() + 20
+        while children & processes() and time.monotonic() < end:
+            time.sleep(0.1)
+        assert children and not children & processes()  # the recorder ends with it
     finally:
         job.kill()
         job.wait()

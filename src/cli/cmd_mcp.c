@@ -8,17 +8,15 @@
  * commands read, with their bounds of memory; none of them writes a file.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "cli/command.h"
+#include "cli/own_command.h"
 #include "import/value/value.h"
 #include "report/json_write.h"
 
@@ -39,120 +37,39 @@ struct param {
 };
 
 static const struct tool {
-	const char *name, *command, *about;
-	const char *fixed; /* an option that is always given; NULL */
+	const char *name, *about; /* name: of the command, too */
 	struct param param[PARAMS];
 } tools[] = {
-	{ "explain", "explain",
+	{ "explain",
 	  "Who made the training steps late: findings with severity, confidence, lost time, culprit, evidence, fix and "
 	  "trade-off, as JSON. Files of one run together: a laggard recording, torch.profiler, Nsight or Chrome traces, "
 	  "perf.data, job logs, Flight Recorder dumps, nvidia-smi output, py-spy dumps.",
-	  "--json",
 	  { { "files", PATHS, true, NULL, "files or folders of one run" },
 	    { "cost_per_hour", NUMBER, false, "--cost-per-hour", "what the run costs an hour" } } },
-	{ "steps", "steps", "Every step of a run and where its time went, as JSON, one object a step.", "--json",
+	{ "steps", "Every step of a run and where its time went, as JSON, one object a step.",
 	  { { "files", PATHS, true, NULL, "files or folders of one run" } } },
-	{ "query", "query",
+	{ "query",
 	  "SQL (SQLite, SELECT only) over every row of a trace and of its verdict, as JSON. Tables: step, part, cause, "
 	  "finding, evidence, stage, span, state, sample, process, thread, mark, diag and others; "
 	  "SELECT name, sql FROM sqlite_master lists them.",
-	  "--json",
 	  { { "files", PATHS, true, NULL, "files or folders of one run" },
 	    { "sql", TEXT, true, NULL, "one SELECT; use LIMIT" } } },
-	{ "diff", "diff", "What changed between two runs, and how much of it each difference explains, as JSON.", "--json",
+	{ "diff", "What changed between two runs, and how much of it each difference explains, as JSON.",
 	  { { "before", TEXT, true, NULL, "file or folder of the run before" },
 	    { "after", TEXT, true, NULL, "file or folder of the run after" } } },
-	{ "memory", "memory",
+	{ "memory",
 	  "What fills a GPU's memory, what grows, and why a request failed, as JSON: of a PyTorch memory snapshot or a "
 	  "job's log.",
-	  "--json", { { "files", PATHS, true, NULL, "files of one run" } } },
-	{ "hang", "hang",
+	  { { "files", PATHS, true, NULL, "files of one run" } } },
+	{ "hang",
 	  "Where each rank of a run that does not move stands, and whom the others wait for, as JSON: of Flight Recorder "
 	  "dumps, py-spy dumps, logs or recordings.",
-	  "--json", { { "files", PATHS, true, NULL, "files or folders of one run" } } },
-	{ "rules", "rules",
+	  { { "files", PATHS, true, NULL, "files or folders of one run" } } },
+	{ "rules",
 	  "The catalogue of findings, or one of them: what it means, from which numbers on, fix, trade-off, sources.",
-	  "--json", { { "id", TEXT, false, NULL, "such as host.lock_held" } } },
+	  { { "id", TEXT, false, NULL, "such as host.lock_held" } } },
 };
 enum { N_TOOLS = sizeof tools / sizeof *tools };
-
-/* ---- a command as a process ---------------------------------------------------------------------- */
-
-struct piece {
-	int fd;
-	char *p;
-	size_t n, max;
-	bool cut;
-};
-
-static void take(struct piece *b)
-{
-	char spare[4096];
-	bool full = b->n == b->max;
-	ssize_t n = read(b->fd, full ? spare : b->p + b->n, full ? sizeof spare : b->max - b->n);
-
-	if (n < 0 && errno == EINTR)
-		return;
-	if (n <= 0) {
-		close(b->fd);
-		b->fd = -1;
-	} else if (full) {
-		b->cut = true;
-	} else {
-		b->n += (size_t)n;
-	}
-}
-
-static void become(char **argv, int out, int err)
-{
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	if (dup2(null, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2)
-		execv("/proc/self/exe", argv);
-	_exit(LG_EXIT_FAILED);
-}
-
-/* Its exit status; what it printed and what it said. -1: it could not be started, errno. */
-static int run_command(char **argv, struct piece *out, struct piece *said)
-{
-	int a[2], b[2], status = 0;
-	pid_t pid;
-
-	if (pipe2(a, O_CLOEXEC))
-		return -1;
-	if (pipe2(b, O_CLOEXEC)) {
-		close(a[0]);
-		close(a[1]);
-		return -1;
-	}
-	pid = fork();
-	if (!pid)
-		become(argv, a[1], b[1]);
-	close(a[1]);
-	close(b[1]);
-	out->fd = a[0];
-	said->fd = b[0];
-	while (pid > 0 && (out->fd >= 0 || said->fd >= 0)) {
-		struct pollfd p[] = { { .fd = out->fd, .events = POLLIN },
-				      { .fd = said->fd, .events = POLLIN } };
-
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			break;
-		if (p[0].revents)
-			take(out);
-		if (p[1].revents)
-			take(said);
-	}
-	if (out->fd >= 0)
-		close(out->fd);
-	if (said->fd >= 0)
-		close(said->fd);
-	if (pid < 0)
-		return -1;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : LG_EXIT_FAILED;
-}
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
@@ -190,19 +107,13 @@ static void end(const struct request *r)
 	lg_json_close(r->j, '}');
 }
 
-static void put(struct lg_json *j, const char *key, const char *text)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, text);
-}
-
 static void refuse(const struct request *r, int code, const char *why)
 {
 	if (!begin(r, "error"))
 		return;
 	lg_json_key(r->j, "code");
 	lg_json_int(r->j, code);
-	put(r->j, "message", why);
+	lg_json_key_str(r->j, "message", why);
 	end(r);
 }
 
@@ -216,7 +127,7 @@ static void initialize(const struct request *r, uint32_t params)
 		i++;
 	if (!begin(r, "result"))
 		return;
-	put(r->j, "protocolVersion", versions[i < sizeof versions / sizeof *versions ? i : 0]);
+	lg_json_key_str(r->j, "protocolVersion", versions[i < sizeof versions / sizeof *versions ? i : 0]);
 	lg_json_key(r->j, "capabilities");
 	lg_json_open(r->j, '{');
 	lg_json_key(r->j, "tools");
@@ -225,10 +136,10 @@ static void initialize(const struct request *r, uint32_t params)
 	lg_json_close(r->j, '}');
 	lg_json_key(r->j, "serverInfo");
 	lg_json_open(r->j, '{');
-	put(r->j, "name", "laggard");
-	put(r->j, "version", LG_VERSION);
+	lg_json_key_str(r->j, "name", "laggard");
+	lg_json_key_str(r->j, "version", LG_VERSION);
 	lg_json_close(r->j, '}');
-	put(r->j, "instructions",
+	lg_json_key_str(r->j, "instructions",
 	    "laggard finds who makes a training step late, and proves it. Begin with explain; ask query for the "
 	    "rows behind a number; rules says what a finding's id means. What is listed under limits was not seen: "
 	    "say so.");
@@ -241,24 +152,24 @@ static void list_param(struct lg_json *j, const struct param *p)
 
 	lg_json_key(j, p->name);
 	lg_json_open(j, '{');
-	put(j, "type", type[p->kind]);
+	lg_json_key_str(j, "type", type[p->kind]);
 	if (p->kind == PATHS) {
 		lg_json_key(j, "items");
 		lg_json_open(j, '{');
-		put(j, "type", "string");
+		lg_json_key_str(j, "type", "string");
 		lg_json_close(j, '}');
 		lg_json_key(j, "minItems");
 		lg_json_int(j, 1);
 	}
-	put(j, "description", p->about);
+	lg_json_key_str(j, "description", p->about);
 	lg_json_close(j, '}');
 }
 
 static void list_tool(struct lg_json *j, const struct tool *t)
 {
 	lg_json_open(j, '{');
-	put(j, "name", t->name);
-	put(j, "description", t->about);
+	lg_json_key_str(j, "name", t->name);
+	lg_json_key_str(j, "description", t->about);
 	lg_json_key(j, "annotations");
 	lg_json_open(j, '{');
 	lg_json_key(j, "readOnlyHint");
@@ -266,7 +177,7 @@ static void list_tool(struct lg_json *j, const struct tool *t)
 	lg_json_close(j, '}');
 	lg_json_key(j, "inputSchema");
 	lg_json_open(j, '{');
-	put(j, "type", "object");
+	lg_json_key_str(j, "type", "object");
 	lg_json_key(j, "properties");
 	lg_json_open(j, '{');
 	for (size_t k = 0; k < PARAMS && t->param[k].name; k++)
@@ -346,10 +257,8 @@ static const char *add_param(const struct request *r, const struct param *p, uin
 static bool command_of(const struct request *r, const struct tool *t, uint32_t args, struct words *w,
 		       char *why, size_t size)
 {
-	static char laggard[] = "laggard";
-
 	w->n = 0;
-	if (!add(w, laggard) || !add(w, t->command) || !add(w, t->fixed))
+	if (!add(w, "laggard") || !add(w, t->name) || !add(w, "--json"))
 		return false;
 	for (int behind = 0; behind < 2; behind++) {
 		if (behind && !add(w, "--"))
@@ -371,13 +280,14 @@ static bool command_of(const struct request *r, const struct tool *t, uint32_t a
 static void put_content(struct lg_json *j, const char *text, size_t n)
 {
 	lg_json_open(j, '{');
-	put(j, "type", "text");
+	lg_json_key_str(j, "type", "text");
 	lg_json_key(j, "text");
 	lg_json_str_n(j, text, n);
 	lg_json_close(j, '}');
 }
 
-static void put_result(const struct request *r, int status, const struct piece *out, const struct piece *said)
+static void put_result(const struct request *r, int status, const struct lg_printed *out,
+		       const struct lg_printed *said)
 {
 	static const char was_cut[] = "The answer was cut here: ask for less.";
 	bool ok = status == LG_EXIT_OK || status == LG_EXIT_FINDING;
@@ -401,7 +311,7 @@ static void put_result(const struct request *r, int status, const struct piece *
 static void call_tool(const struct request *r, uint32_t params)
 {
 	const char *name = lg_value_text(r->doc, lg_value_get(r->doc, params, "name"));
-	struct piece out = { .max = ANSWER_MAX_BYTES }, said = { .max = SAID_MAX_BYTES };
+	struct lg_printed out = { .max = ANSWER_MAX_BYTES }, said = { .max = SAID_MAX_BYTES };
 	LG_AUTOFREE struct words *w = lg_calloc(1, sizeof *w);
 	char why[256] = "too many paths";
 	size_t i = 0;
@@ -418,7 +328,7 @@ static void call_tool(const struct request *r, uint32_t params)
 	} else if (!command_of(r, &tools[i], lg_value_get(r->doc, params, "arguments"), w, why, sizeof why)) {
 		refuse(r, INVALID_PARAMS, why);
 	} else {
-		status = run_command(w->v, &out, &said);
+		status = lg_run_own_command(w->v, &out, &said);
 		if (status < 0)
 			refuse(r, INTERNAL_ERROR, strerror(errno));
 		else
@@ -457,14 +367,14 @@ static void answer(const struct request *r)
 static void put_error(struct lg_json *j, int code, const char *why)
 {
 	lg_json_open_flat(j, '{');
-	put(j, "jsonrpc", "2.0");
+	lg_json_key_str(j, "jsonrpc", "2.0");
 	lg_json_key(j, "id");
 	lg_json_null(j);
 	lg_json_key(j, "error");
 	lg_json_open(j, '{');
 	lg_json_key(j, "code");
 	lg_json_int(j, code);
-	put(j, "message", why);
+	lg_json_key_str(j, "message", why);
 	lg_json_close(j, '}');
 	lg_json_close(j, '}');
 }

@@ -6,7 +6,6 @@
  * The job is this program itself: its steps take some milliseconds, and in every tenth it waits for
  * another process, which computes for long. So it needs no Python, no framework and no second machine.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -21,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "cli/command.h"
+#include "cli/own_command.h"
 #include "import/value/value.h"
 #include "laggard/mark.h"
 #include "record/runtime_dir.h"
@@ -109,42 +109,17 @@ static int job(int ask, int answer)
 
 /* ---- our commands -------------------------------------------------------------------------------- */
 
-/* Run one of them; what it prints, at most ANSWER_BYTES - 1, is the caller's to free. NULL: it failed, which
- * it has said itself on standard error. */
+/* Run one of them; what it prints is the caller's to free. NULL: it failed, which it has said itself on
+ * standard error. */
 static char *run_command(char *const *argv)
 {
-	char *text = lg_calloc(1, ANSWER_BYTES);
-	size_t n = 0;
-	int p[2], status = -1;
-	ssize_t got;
-	pid_t pid;
+	struct lg_printed out = { .p = lg_calloc(1, ANSWER_BYTES), .max = ANSWER_BYTES - 1 };
 
-	if (!text || pipe2(p, O_CLOEXEC)) {
-		lg_free(text);
+	if (out.p && lg_run_own_command(argv, &out, NULL) != LG_EXIT_OK) {
+		lg_free(out.p);
 		return NULL;
 	}
-	pid = fork();
-	if (!pid) {
-		int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-		if (dup2(null, 0) == 0 && dup2(p[1], 1) == 1)
-			execv("/proc/self/exe", argv);
-		_exit(LG_EXIT_FAILED);
-	}
-	close(p[1]);
-	do {
-		got = read(p[0], text + n, ANSWER_BYTES - 1 - n);
-		n += got > 0 ? (size_t)got : 0;
-	} while (n < ANSWER_BYTES - 1 && (got > 0 || (got < 0 && errno == EINTR)));
-	close(p[0]);
-	if (pid > 0)
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != LG_EXIT_OK) {
-		lg_free(text);
-		return NULL;
-	}
-	return text;
+	return out.p;
 }
 
 /* What explain --json says of a file. */

@@ -7,12 +7,6 @@
 
 enum { ITEMS_SHOWN = 100 };
 
-static void key_str(struct lg_json *j, const char *key, const char *s)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, s);
-}
-
 static void key_num(struct lg_json *j, const char *key, double v, int decimals)
 {
 	lg_json_key(j, key);
@@ -45,7 +39,7 @@ static void side(struct lg_json *j, const char *key, const struct lg_diff *d, in
 
 	lg_json_key(j, key);
 	lg_json_open_flat(j, '{');
-	key_str(j, "path", s->n_inputs ? s->inputs[0].path : NULL);
+	lg_json_key_str(j, "path", s->n_inputs ? s->inputs[0].path : NULL);
 	lg_json_key(j, "steps");
 	lg_json_int(j, (int64_t)s->s.n);
 	key_num(j, "mean_ms", d->mean_ms[i], 4);
@@ -54,7 +48,7 @@ static void side(struct lg_json *j, const char *key, const struct lg_diff *d, in
 	key_num(j, "steps_per_s", d->mean_ms[i] > 0 ? 1000 / d->mean_ms[i] : (double)NAN, 4);
 	key_num(j, "compiled_regions", s->compile.regions, 2);
 	key_num(j, "compiled_frames", s->compile.frames, 0);
-	key_str(j, "dispatch_mode", s->compile.mode && *s->compile.mode ? s->compile.mode : NULL);
+	lg_json_key_str(j, "dispatch_mode", s->compile.mode && *s->compile.mode ? s->compile.mode : NULL);
 	lg_json_close(j, '}');
 }
 
@@ -64,10 +58,10 @@ static void changes(struct lg_json *j, const char *key, const struct lg_change *
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < n && i < ITEMS_SHOWN; i++) {
 		lg_json_open_flat(j, '{');
-		key_str(j, "kind", v[i].kind);
-		key_str(j, "name", v[i].name);
+		lg_json_key_str(j, "kind", v[i].kind);
+		lg_json_key_str(j, "name", v[i].name);
 		if (*v[i].shape)
-			key_str(j, "shape", v[i].shape);
+			lg_json_key_str(j, "shape", v[i].shape);
 		key_num(j, "before_ms", v[i].before, 5);
 		key_num(j, "after_ms", v[i].after, 5);
 		key_num(j, "delta_ms", v[i].delta, 5);
@@ -92,10 +86,10 @@ static void host(struct lg_json *j, const struct lg_diff *d)
 		const struct lg_side_process *p = d->processes[i].p;
 
 		lg_json_open_flat(j, '{');
-		key_str(j, "change", d->processes[i].gone ? "gone" : "new");
+		lg_json_key_str(j, "change", d->processes[i].gone ? "gone" : "new");
 		key_pid(j, p->pid);
-		key_str(j, "comm", p->comm);
-		key_str(j, "cmdline", p->cmdline);
+		lg_json_key_str(j, "comm", p->comm);
+		lg_json_key_str(j, "cmdline", p->cmdline);
 		key_num(j, "cpus", p->cpu, 4);
 		lg_json_close(j, '}');
 	}
@@ -107,9 +101,9 @@ static void host(struct lg_json *j, const struct lg_diff *d)
 
 		lg_json_open_flat(j, '{');
 		key_pid(j, h->pid);
-		key_str(j, "comm", h->comm);
-		key_str(j, "command", h->key);
-		key_str(j, "lock", h->lock);
+		lg_json_key_str(j, "comm", h->comm);
+		lg_json_key_str(j, "command", h->key);
+		lg_json_key_str(j, "lock", h->lock);
 		key_num(j, "held_before_ms", h->ms_before, 4);
 		key_num(j, "held_after_ms", h->ms_after, 4);
 		key_num(j, "period_before_s", h->period_before, 4);
@@ -131,8 +125,8 @@ static void gauges(struct lg_json *j, const struct lg_diff *d)
 		lg_json_int(j, g->gpu);
 		lg_json_key(j, "machine");
 		lg_json_int(j, g->host);
-		key_str(j, "metric", g->metric);
-		key_str(j, "unit", g->unit);
+		lg_json_key_str(j, "metric", g->metric);
+		lg_json_key_str(j, "unit", g->unit);
 		key_num(j, "before", g->before, 4);
 		key_num(j, "after", g->after, 4);
 		key_num(j, "delta", g->delta, 4);
@@ -157,7 +151,7 @@ void lg_diff_json(const struct lg_diff *d, struct lg_out *o)
 	lg_json_verdict(&d->v, &j);
 	lg_json_key(&j, "diff");
 	lg_json_open(&j, '{');
-	key_str(&j, "headline", d->headline);
+	lg_json_key_str(&j, "headline", d->headline);
 	lg_json_key(&j, "unfair");
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < d->n_unfair; i++)
@@ -174,8 +168,8 @@ void lg_diff_json(const struct lg_diff *d, struct lg_out *o)
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < d->n_shares; i++) {
 		lg_json_open_flat(&j, '{');
-		key_str(&j, "what", d->shares[i].what);
-		key_str(&j, "id", d->shares[i].id);
+		lg_json_key_str(&j, "what", d->shares[i].what);
+		lg_json_key_str(&j, "id", d->shares[i].id);
 		key_num(&j, "ms_per_step", d->shares[i].ms, 5);
 		key_num(&j, "share", d->shares[i].share, 4);
 		lg_json_close(&j, '}');
@@ -189,17 +183,17 @@ void lg_diff_json(const struct lg_diff *d, struct lg_out *o)
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < d->n_facts; i++) {
 		lg_json_open_flat(&j, '{');
-		key_str(&j, "key", d->facts[i].key);
-		key_str(&j, "before", d->facts[i].before);
-		key_str(&j, "after", d->facts[i].after);
+		lg_json_key_str(&j, "key", d->facts[i].key);
+		lg_json_key_str(&j, "before", d->facts[i].before);
+		lg_json_key_str(&j, "after", d->facts[i].after);
 		lg_json_close(&j, '}');
 	}
 	lg_json_close(&j, ']');
 	lg_json_key(&j, "gate");
 	lg_json_open_flat(&j, '{');
 	key_num(&j, "limit", d->gate.limit, 6);
-	key_str(&j, "verdict", d->gate.verdict);
-	key_str(&j, "why", d->gate.why);
+	lg_json_key_str(&j, "verdict", d->gate.verdict);
+	lg_json_key_str(&j, "why", d->gate.why);
 	lg_json_close(&j, '}');
 	lg_json_close(&j, '}');
 	lg_json_close(&j, '}');

@@ -5,12 +5,6 @@
 #include "report/json_write.h"
 #include "report/report.h"
 
-static void key_str(struct lg_json *j, const char *key, const char *s)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, s);
-}
-
 static void key_num(struct lg_json *j, const char *key, double v, int decimals)
 {
 	lg_json_key(j, key);
@@ -51,9 +45,9 @@ static void inputs(const struct lg_verdict *v, struct lg_json *j)
 		const struct lg_input *in = &v->inputs[i];
 
 		lg_json_open_flat(j, '{');
-		key_str(j, "path", in->path);
-		key_str(j, "format", in->format);
-		key_str(j, "host", in->host && *in->host ? in->host : NULL);
+		lg_json_key_str(j, "path", in->path);
+		lg_json_key_str(j, "format", in->format);
+		lg_json_key_str(j, "host", in->host && *in->host ? in->host : NULL);
 		key_num(j, "duration_s", in->duration_s, 6);
 		key_count(j, "lost_events", in->lost_events);
 		lg_json_key(j, "rows");
@@ -79,15 +73,15 @@ static void fired(const struct lg_verdict *v, struct lg_json *j)
 		const struct lg_fired *f = &v->fired[i];
 
 		lg_json_open_flat(j, '{');
-		key_str(j, "trigger", f->what);
-		key_str(j, "why", f->why);
+		lg_json_key_str(j, "trigger", f->what);
+		lg_json_key_str(j, "why", f->why);
 		key_num(j, "t_s", lg_report_seconds(v, f->ts), 6);
 		key_num(j, "dur_ms", (double)f->dur / 1e6, 3);
 		key_id(j, "rank", f->rank);
 		key_id(j, "pid", f->pid);
 		key_id(j, "step", f->step);
-		key_str(j, "finding", f->finding < v->n_findings ? v->findings[f->finding].id : NULL);
-		key_str(j, "answer", f->answer);
+		lg_json_key_str(j, "finding", f->finding < v->n_findings ? v->findings[f->finding].id : NULL);
+		lg_json_key_str(j, "answer", f->answer);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -104,9 +98,9 @@ static void steps(const struct lg_verdict *v, struct lg_json *j)
 	key_num(j, "max_ms", v->max_ms, 4);
 	key_count(j, "slow", v->n_slow);
 	key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
-	key_str(j, "shape", lg_shape_text(v->shape));
+	lg_json_key_str(j, "shape", lg_shape_text(v->shape));
 	key_num(j, "period_s", v->period_s, 4);
-	key_str(j, "scope", lg_scope_text(v->scope));
+	lg_json_key_str(j, "scope", lg_scope_text(v->scope));
 	lg_json_key(j, "ranks");
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < v->n_ranks; i++)
@@ -130,7 +124,7 @@ static void evidence(const struct lg_verdict *v, struct lg_json *j, const char *
 		bool moment = e[i].ts != INT64_MIN;
 
 		lg_json_open_flat(j, '{');
-		key_str(j, "text", e[i].text);
+		lg_json_key_str(j, "text", e[i].text);
 		key_num(j, "t_s", lg_report_seconds(v, e[i].ts), 6);
 		key_num(j, "dur_ms", moment && e[i].dur >= 0 ? (double)e[i].dur / 1e6 : (double)NAN, 4);
 		lg_json_close(j, '}');
@@ -150,34 +144,34 @@ static void left_out(struct lg_json *j, const char *key, size_t n)
 static void finding(const struct lg_verdict *v, struct lg_json *j, const struct lg_finding *f)
 {
 	lg_json_open(j, '{');
-	key_str(j, "id", f->id);
-	key_str(j, "severity", lg_severity_text(f->severity));
+	lg_json_key_str(j, "id", f->id);
+	lg_json_key_str(j, "severity", lg_severity_text(f->severity));
 	key_num(j, "confidence", f->confidence, 3);
 	key_num(j, "strength", f->strength, 3);
-	key_str(j, "title", f->title);
-	key_str(j, "stage", f->stage);
+	lg_json_key_str(j, "title", f->title);
+	lg_json_key_str(j, "stage", f->stage);
 	if (f->detail)
-		key_str(j, "detail", f->detail);
+		lg_json_key_str(j, "detail", f->detail);
 	key_num(j, "lost_ms", f->lost_ms, 3);
 	key_num(j, "lost_share", f->lost_share, 5);
 	key_num(j, "excess_share", f->excess_share, 4);
 
 	lg_json_key(j, "culprit");
 	lg_json_open(j, '{');
-	key_str(j, "relation", lg_relation_text(f->culprit.relation));
+	lg_json_key_str(j, "relation", lg_relation_text(f->culprit.relation));
 	key_id(j, "pid", f->culprit.pid);
 	key_id(j, "tid", f->culprit.tid);
-	key_str(j, "comm", f->culprit.comm);
-	key_str(j, "cmdline", f->culprit.cmdline);
-	key_str(j, "function", f->culprit.function);
+	lg_json_key_str(j, "comm", f->culprit.comm);
+	lg_json_key_str(j, "cmdline", f->culprit.cmdline);
+	lg_json_key_str(j, "function", f->culprit.function);
 	lg_json_key(j, "stack");
 	lg_json_open_flat(j, '[');
 	for (size_t i = 0; i < f->culprit.n_stack; i++)
 		lg_json_str(j, f->culprit.stack[i]);
 	lg_json_close(j, ']');
-	key_str(j, "lock", f->culprit.lock);
+	lg_json_key_str(j, "lock", f->culprit.lock);
 	key_id(j, "rank", f->culprit.rank);
-	key_str(j, "container", f->culprit.container);
+	lg_json_key_str(j, "container", f->culprit.container);
 	lg_json_close(j, '}');
 
 	if (f->n_culprit_ranks) { /* optional: several are accused together */
@@ -201,12 +195,12 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	evidence(v, j, "against", f->against, f->n_against);
 	left_out(j, "evidence_left_out", f->evidence_left_out);
 	left_out(j, "against_left_out", f->against_left_out);
-	key_str(j, "confirm", f->confirm);
-	key_str(j, "fix", f->fix);
-	key_str(j, "tradeoff", f->tradeoff);
+	lg_json_key_str(j, "confirm", f->confirm);
+	lg_json_key_str(j, "fix", f->fix);
+	lg_json_key_str(j, "tradeoff", f->tradeoff);
 	if (isfinite(f->cost_per_hour))
 		key_num(j, "cost_per_hour", f->cost_per_hour, 4);
-	key_str(j, "rule", f->id);
+	lg_json_key_str(j, "rule", f->id);
 	lg_json_close(j, '}');
 }
 
@@ -243,7 +237,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 
 	lg_json_key(&j, "schema");
 	lg_json_int(&j, 1);
-	key_str(&j, "laggard", LG_VERSION);
+	lg_json_key_str(&j, "laggard", LG_VERSION);
 	inputs(v, &j);
 	fired(v, &j);
 	steps(v, &j);
@@ -251,7 +245,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < v->n_stages; i++) {
 		lg_json_open_flat(&j, '{');
-		key_str(&j, "stage", v->stages[i].stage);
+		lg_json_key_str(&j, "stage", v->stages[i].stage);
 		key_num(&j, "median_ms", v->stages[i].median_ms, 4);
 		key_num(&j, "share", v->stages[i].share, 4);
 		key_num(&j, "slow_excess_ms", v->stages[i].slow_excess_ms, 3);
@@ -260,9 +254,9 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	lg_json_close(&j, ']');
 	lg_json_key(&j, "bound");
 	lg_json_open_flat(&j, '{');
-	key_str(&j, "verdict", lg_bound_text(v->bound));
+	lg_json_key_str(&j, "verdict", lg_bound_text(v->bound));
 	key_num(&j, "confidence", v->bound ? v->bound_confidence : (double)NAN, 3);
-	key_str(&j, "why", v->bound_why);
+	lg_json_key_str(&j, "why", v->bound_why);
 	lg_json_close(&j, '}');
 	lg_json_key(&j, "findings");
 	lg_json_open(&j, '[');

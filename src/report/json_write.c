@@ -80,6 +80,12 @@ void lg_json_str_n(struct lg_json *j, const char *s, size_t n)
 	lg_out_json_string(j->o, s, n);
 }
 
+void lg_json_key_str(struct lg_json *j, const char *key, const char *s)
+{
+	lg_json_key(j, key);
+	lg_json_str(j, s);
+}
+
 void lg_json_bool(struct lg_json *j, bool v)
 {
 	before_value(j);

@@ -22,6 +22,7 @@ void lg_json_close(struct lg_json *j, char bracket); /* '}' or ']' */
 void lg_json_key(struct lg_json *j, const char *key);
 void lg_json_str(struct lg_json *j, const char *s);  /* NULL -> null */
 void lg_json_str_n(struct lg_json *j, const char *s, size_t n); /* zero bytes and all */
+void lg_json_key_str(struct lg_json *j, const char *key, const char *s);
 void lg_json_bool(struct lg_json *j, bool v);
 void lg_json_int(struct lg_json *j, int64_t v);
 void lg_json_null(struct lg_json *j);

@@ -15,17 +15,11 @@
 #include "report/json_write.h"
 #include "report/report.h"
 
-static void put(struct lg_json *j, const char *key, const char *text)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, text);
-}
-
 static void put_message(struct lg_json *j, const char *key, const char *text)
 {
 	lg_json_key(j, key);
 	lg_json_open(j, '{');
-	put(j, "text", text);
+	lg_json_key_str(j, "text", text);
 	lg_json_close(j, '}');
 }
 
@@ -52,7 +46,7 @@ static void put_uri(struct lg_json *j, const char *path)
 		n += (size_t)snprintf(uri + n, sizeof uri - n, plain ? "%c" : "%%%02X", c);
 	}
 	uri[n] = 0;
-	put(j, "uri", uri);
+	lg_json_key_str(j, "uri", uri);
 }
 
 static size_t rule_index(const struct lg_verdict *v, size_t finding)
@@ -82,7 +76,7 @@ static void put_rules(struct lg_json *j, const struct lg_verdict *v)
 			continue;
 		told++;
 		lg_json_open(j, '{');
-		put(j, "id", r->id);
+		lg_json_key_str(j, "id", r->id);
 		put_message(j, "shortDescription", r->sentence);
 		put_message(j, "fullDescription", r->signal);
 		put_message(j, "help", r->advice.fix);
@@ -111,8 +105,8 @@ static void put_place(struct lg_json *j, const struct lg_verdict *v, const struc
 		lg_json_key(j, "logicalLocations");
 		lg_json_open(j, '[');
 		lg_json_open(j, '{');
-		put(j, "fullyQualifiedName", in);
-		put(j, "kind", f->culprit.function ? "function" : "process");
+		lg_json_key_str(j, "fullyQualifiedName", in);
+		lg_json_key_str(j, "kind", f->culprit.function ? "function" : "process");
 		lg_json_close(j, '}');
 		lg_json_close(j, ']');
 	}
@@ -132,7 +126,7 @@ static void put_fingerprint(struct lg_json *j, const struct lg_finding *f)
 	snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
 	lg_json_key(j, "partialFingerprints");
 	lg_json_open(j, '{');
-	put(j, "cause/v1", text);
+	lg_json_key_str(j, "cause/v1", text);
 	lg_json_close(j, '}');
 }
 
@@ -141,22 +135,22 @@ static void put_result(struct lg_json *j, const struct lg_verdict *v, size_t i)
 	const struct lg_finding *f = &v->findings[i];
 
 	lg_json_open(j, '{');
-	put(j, "ruleId", f->id);
+	lg_json_key_str(j, "ruleId", f->id);
 	lg_json_key(j, "ruleIndex");
 	lg_json_int(j, (int64_t)rule_index(v, i));
-	put(j, "level", level(f->severity));
+	lg_json_key_str(j, "level", level(f->severity));
 	put_message(j, "message", f->title);
 	put_place(j, v, f);
 	put_fingerprint(j, f);
 	lg_json_key(j, "properties");
 	lg_json_open(j, '{');
-	put(j, "severity", lg_severity_text(f->severity));
+	lg_json_key_str(j, "severity", lg_severity_text(f->severity));
 	lg_json_key(j, "confidence");
 	lg_json_num(j, f->confidence, 3);
 	lg_json_key(j, "lost_ms");
 	lg_json_num(j, f->lost_ms, 3);
-	put(j, "fix", f->fix);
-	put(j, "tradeoff", f->tradeoff);
+	lg_json_key_str(j, "fix", f->fix);
+	lg_json_key_str(j, "tradeoff", f->tradeoff);
 	lg_json_close(j, '}');
 	lg_json_close(j, '}');
 }
@@ -167,8 +161,8 @@ void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
 	char headline[4096];
 
 	lg_json_open(&j, '{');
-	put(&j, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
-	put(&j, "version", "2.1.0");
+	lg_json_key_str(&j, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
+	lg_json_key_str(&j, "version", "2.1.0");
 	lg_json_key(&j, "runs");
 	lg_json_open(&j, '[');
 	lg_json_open(&j, '{');
@@ -176,8 +170,8 @@ void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
 	lg_json_open(&j, '{');
 	lg_json_key(&j, "driver");
 	lg_json_open(&j, '{');
-	put(&j, "name", "laggard");
-	put(&j, "version", LG_VERSION);
+	lg_json_key_str(&j, "name", "laggard");
+	lg_json_key_str(&j, "version", LG_VERSION);
 	put_rules(&j, v);
 	lg_json_close(&j, '}');
 	lg_json_close(&j, '}');
@@ -190,7 +184,7 @@ void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < v->n_limits; i++) {
 		lg_json_open(&j, '{');
-		put(&j, "level", "note");
+		lg_json_key_str(&j, "level", "note");
 		put_message(&j, "message", v->limits[i]);
 		lg_json_close(&j, '}');
 	}
@@ -204,7 +198,7 @@ void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
 	lg_json_close(&j, ']');
 	lg_json_key(&j, "properties");
 	lg_json_open(&j, '{');
-	put(&j, "headline", lg_headline(v, headline, sizeof headline));
+	lg_json_key_str(&j, "headline", lg_headline(v, headline, sizeof headline));
 	lg_json_close(&j, '}');
 	lg_json_close(&j, '}');
 	lg_json_close(&j, ']');

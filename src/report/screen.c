@@ -14,7 +14,7 @@
 #include "report/report.h"
 #include "report/text.h"
 
-enum { DEFAULT_WIDTH = 80, MIN_WIDTH = 40, MAX_WIDTH = 250, LABEL = 10, HEIGHTS = 8, ALSO_SHOWN = 3 };
+enum { DEFAULT_WIDTH = 80, MIN_WIDTH = 40, MAX_WIDTH = 250, LABEL = 10, ALSO_SHOWN = 3 };
 
 struct screen {
 	struct lg_out *o;
@@ -67,10 +67,6 @@ static void field(const struct screen *s, const char *label, const char *text, u
 
 static void draw(const struct screen *s, const char *label, const struct column *c, size_t n)
 {
-	static const char *const blocks[HEIGHTS] = { "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
-						     "\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86",
-						     "\xe2\x96\x87", "\xe2\x96\x88" };
-	static const char ascii[] = "_.,-=+*#";
 	double longest = 0;
 	bool slow = false;
 
@@ -82,18 +78,13 @@ static void draw(const struct screen *s, const char *label, const struct column 
 		return;
 	lg_out_printf(s->o, "%-*s", LABEL, label);
 	for (size_t i = 0; i < n; i++) {
-		int h = (int)(c[i].longest / longest * (HEIGHTS - 1) + 0.5);
-
 		if (!(c[i].longest > 0)) {
 			lg_out_write(s->o, " ", 1);
 			continue;
 		}
 		if (c[i].slow)
 			style(s, "31");
-		if (s->utf8)
-			lg_out_puts(s->o, blocks[h]);
-		else
-			lg_out_write(s->o, &ascii[h], 1);
+		lg_out_puts(s->o, lg_text_bar(c[i].longest / longest, s->utf8));
 		if (c[i].slow)
 			style(s, "0");
 	}

@@ -59,6 +59,15 @@ static const char *relation_words(enum lg_relation r)
 	return words[r];
 }
 
+const char *lg_text_bar(double height, bool utf8)
+{
+	static const char *const blocks[] = { "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
+					      "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88" };
+	static const char *const ascii[] = { "_", ".", ",", "-", "=", "+", "*", "#" };
+
+	return (utf8 ? blocks : ascii)[(int)(height * 7 + 0.5)];
+}
+
 const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);

@@ -7,6 +7,8 @@
 
 /* Number for people; "-" where unknown. Written into buf, returned (as all below). */
 const char *lg_text_num(char *buf, size_t size, double v, int decimals);
+/* A bar of that height, 0 to 1, a column wide: one of eight. */
+const char *lg_text_bar(double height, bool utf8);
 const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size);
 const char *lg_text_stack(const struct lg_finding *f, size_t max, char *buf, size_t size);
 const char *lg_text_victims(const struct lg_finding *f, char *buf, size_t size);

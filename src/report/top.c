@@ -20,7 +20,7 @@
 #include "report/report.h"
 #include "report/text.h"
 
-enum { MIN_WIDTH = 40, MAX_WIDTH = 400, LINE_BYTES = 2048, HEIGHTS = 8, FINDINGS_SHOWN = 8 };
+enum { MIN_WIDTH = 40, MAX_WIDTH = 400, LINE_BYTES = 2048, FINDINGS_SHOWN = 8 };
 enum { BESIDE_BAR = 60, BAR_MIN = 8, BAR_MAX = 60, HEADLINE_LINES = 3 };
 
 struct top {
@@ -59,9 +59,6 @@ static void LG_PRINTF(3, 4) line(struct top *t, const char *sgr, const char *fmt
 /* The longest step of each column's time, over all ranks, and below it which were slow. */
 static void strip(struct top *t, const struct lg_verdict *v)
 {
-	static const char *const blocks[HEIGHTS] = { "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
-						     "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88" };
-	static const char ascii[] = "_.,-=+*#";
 	char text[MAX_WIDTH * 3 + 1] = "", slow[MAX_WIDTH + 1] = "";
 	int64_t column[MAX_WIDTH] = { 0 }, first = INT64_MAX, last = INT64_MIN, longest = 0;
 	unsigned columns = t->width - 6;
@@ -83,12 +80,9 @@ static void strip(struct top *t, const struct lg_verdict *v)
 		if (s->slow)
 			slow[at] = '^';
 	}
-	for (unsigned i = 0; i < columns; i++) {
-		int h = (int)((double)column[i] / (double)longest * (HEIGHTS - 1) + 0.5);
-
-		n += (size_t)snprintf(text + n, sizeof text - n, "%s", !column[i] ? " " : t->utf8 ? blocks[h]
-				      : (const char[]){ ascii[h], 0 });
-	}
+	for (unsigned i = 0; i < columns; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s",
+				      column[i] ? lg_text_bar((double)column[i] / (double)longest, t->utf8) : " ");
 	line(t, NULL, "steps %s", text);
 	if (strchr(slow, '^'))
 		line(t, "31", "slow  %s", slow);

@@ -215,7 +215,6 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 	struct lg_pieces scratch = { 0 };
 	struct lg_own_time own = { 0 };
 	uint32_t late = UINT32_MAX;
-	size_t most = 0;
 
 	LG_EACH(a, ref->arrivals, ref->n_arrivals) {
 		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
@@ -229,10 +228,8 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 		of[a->late_rank].steady.slept += own.slept;
 	}
 	for (uint32_t i = 0; i < c->n_ranks; i++)
-		if (of[i].n_last * 4 >= y->straggler.n_matched * 3 && of[i].n_last > most) {
-			most = of[i].n_last;
-			late = i;
-		}
+		if (of[i].n_last && of[i].n_last * 4 >= y->straggler.n_matched * 3)
+			late = i; /* there is one at most */
 	own = late == UINT32_MAX ? own : beyond_noise(of, c->n_ranks, late);
 	for (uint32_t i = 0; i < c->n_ranks; i++)
 		of[i].steady = i == late && (own.ran + own.slept) * 20 >= y->wall

@@ -52,6 +52,7 @@ struct lg_counters {
 	size_t n_cpus, cpus_cap;
 	struct { uint64_t total; struct series out; bool known; } psi[6];
 	struct series mem;
+	int stat, pressure[3], meminfo; /* see lg_proc_read_held() */
 	struct group *groups;
 	size_t n_groups;
 	char v1[256], v2[256]; /* mount points; "" = none */
@@ -114,6 +115,10 @@ void lg_counters_free(struct lg_counters *c)
 	lg_free(c->groups);
 	lg_free(c->cpus);
 	lg_disks_free(c->disks);
+	lg_proc_let_go(&c->stat);
+	lg_proc_let_go(&c->meminfo);
+	for (size_t i = 0; i < 3; i++)
+		lg_proc_let_go(&c->pressure[i]);
 	lg_free(c);
 }
 
@@ -140,7 +145,7 @@ static void read_cpus(struct lg_counters *c, int64_t now, double seconds)
 	static const char *const names[CPU_FIELDS] = { "cpu.irq", "cpu.softirq", "cpu.steal" };
 	double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
 
-	if (lg_proc_read("/proc/stat", c->buf, BUF) <= 0)
+	if (lg_proc_read_held(&c->stat, "/proc/stat", c->buf, BUF) <= 0)
 		return;
 	for (char *line = strchr(c->buf, '\n'); line && !strncmp(line, "\ncpu", 4);
 	     line = strchr(line + 1, '\n')) {
@@ -189,7 +194,8 @@ static void read_psi(struct lg_counters *c, int64_t now, double seconds)
 		uint64_t total;
 		char *p;
 
-		if (i % 2 == 0 && lg_proc_read(what[i / 2].file, text, sizeof text) <= 0)
+		if (i % 2 == 0 &&
+		    lg_proc_read_held(&c->pressure[i / 2], what[i / 2].file, text, sizeof text) <= 0)
 			text[0] = 0;
 		p = strstr(text, line[i % 2]);
 		p = p ? strstr(p, "total=") : NULL;
@@ -208,7 +214,7 @@ static void read_memory(struct lg_counters *c, int64_t now)
 {
 	char text[1024], *p;
 
-	if (lg_proc_read("/proc/meminfo", text, sizeof text) <= 0)
+	if (lg_proc_read_held(&c->meminfo, "/proc/meminfo", text, sizeof text) <= 0)
 		return;
 	p = strstr(text, "MemAvailable:");
 	if (p)

@@ -50,6 +50,7 @@ struct lg_disks {
 	int64_t last;
 	uint32_t listing; /* their number; 0 = none yet */
 	int64_t now; /* of the reading under way */
+	int diskstats; /* see lg_proc_read_held() */
 };
 
 int lg_disks_new(struct lg_disks **ret, struct lg_builder *b, struct lg_error *err)
@@ -73,6 +74,7 @@ void lg_disks_free(struct lg_disks *d)
 {
 	if (!d)
 		return;
+	lg_proc_let_go(&d->diskstats);
 	lg_free(d->buf);
 	lg_free(d->disks);
 	lg_free(d->processes);
@@ -138,7 +140,7 @@ static bool read_disks(struct lg_disks *d)
 	int64_t span = d->now - d->last;
 	bool busy = false;
 
-	if (lg_proc_read("/proc/diskstats", d->buf, BUF) <= 0)
+	if (lg_proc_read_held(&d->diskstats, "/proc/diskstats", d->buf, BUF) <= 0)
 		return false;
 	for (char *line = d->buf, *next; line && *line; line = next) {
 		char name[NAME_MAX_BYTES];

@@ -24,6 +24,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "record/procfs.h"
 
 #define EVENTS_MAX 16
 #define RING_MIN ((size_t)32 << 10)
@@ -49,6 +50,7 @@ struct lg_perf_set {
 	size_t n, cap;
 	bool enabled, program_refused;
 	int program; /* its file + 1; 0 = none */
+	int online;  /* which CPUs are: see lg_proc_read_held() */
 	struct lg_map event_of_id; /* kernel id -> event + 1 */
 	uint64_t whole[65536 / 8];
 };
@@ -70,17 +72,14 @@ static bool raise_fd_limit(void)
 }
 
 /* "0-3,8-11" of a sysfs file; returns the count, 0 when unreadable. */
-static size_t cpus_online(uint8_t online[CPUS_MAX])
+static size_t cpus_online(struct lg_perf_set *set, uint8_t online[CPUS_MAX])
 {
 	char text[4096], *s = text;
-	FILE *f = fopen("/sys/devices/system/cpu/online", "re");
 	size_t n = 0;
 
 	memset(online, 0, CPUS_MAX);
-	if (!f || !fgets(text, sizeof text, f))
+	if (lg_proc_read_held(&set->online, "/sys/devices/system/cpu/online", text, sizeof text) < 0)
 		text[0] = 0;
-	if (f)
-		fclose(f);
 	while (*s >= '0' && *s <= '9') {
 		unsigned long a = strtoul(s, &s, 10), b = a;
 
@@ -135,7 +134,7 @@ int lg_perf_set_new(struct lg_perf_set **ret, size_t ring_bytes, pid_t pid, stru
 	s->pid = pid;
 	for (s->ring_bytes = s->page_bytes; s->ring_bytes < ring_bytes; s->ring_bytes *= 2)
 		;
-	cpus_online(online);
+	cpus_online(s, online);
 	for (int cpu = 0; cpu < CPUS_MAX; cpu++) {
 		struct ring *r;
 
@@ -170,6 +169,7 @@ void lg_perf_set_free(struct lg_perf_set *s)
 		lg_free(s->event[k].filter);
 	lg_free(s->ring);
 	lg_map_done(&s->event_of_id);
+	lg_proc_let_go(&s->online);
 	lg_free(s);
 }
 
@@ -323,7 +323,7 @@ int lg_perf_set_rescan(struct lg_perf_set *s, struct lg_error *err)
 {
 	uint8_t online[CPUS_MAX];
 
-	cpus_online(online);
+	cpus_online(s, online);
 	for (size_t i = 0; i < s->n; i++)
 		if (!s->ring[i].dead && !online[s->ring[i].cpu])
 			s->ring[i].dead = true; /* still drained; a return opens a new ring */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,30 @@ ssize_t lg_proc_read(const char *path, char *buf, size_t size)
 	int32_t pid = locked_for(path);
 
 	return pid > 0 ? lg_patient_read(pid, path, buf, size) : lg_read_now(path, buf, size);
+}
+
+ssize_t lg_proc_read_held(int *held, const char *path, char *buf, size_t size)
+{
+	ssize_t got;
+	size_t n = 0;
+
+	if (!*held)
+		*held = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) + 1;
+	if (!*held)
+		return -errno;
+	do {
+		got = pread(*held - 1, buf + n, size - 1 - n, (off_t)n);
+		n += got > 0 ? (size_t)got : 0;
+	} while ((got > 0 && n + 1 < size) || (got < 0 && errno == EINTR));
+	buf[n] = 0;
+	return got < 0 && !n ? -errno : (ssize_t)n;
+}
+
+void lg_proc_let_go(int *held)
+{
+	if (*held)
+		close(*held - 1);
+	*held = 0;
 }
 
 /* comm may hold spaces and parentheses: it ends at the last ')'. Fields count from 1 as in proc(5). */

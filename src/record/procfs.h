@@ -41,6 +41,11 @@ struct lg_proc_status {
 
 /* The whole of a small file, NUL-terminated; bytes read, or -errno. Longer files are cut. */
 ssize_t lg_proc_read(const char *path, char *buf, size_t size);
+
+/* The same of a file that is the system's own and read again and again: it stays open, in *held (0 = not yet;
+ * a descriptor + 1), until lg_proc_let_go(). */
+ssize_t lg_proc_read_held(int *held, const char *path, char *buf, size_t size);
+void lg_proc_let_go(int *held);
 /*
  * Several files of a process in one question, which costs more than what is read. Each text, with a zero
  * behind it, lies in buf; n: its bytes, or -errno.

@@ -725,6 +725,11 @@ struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr i)
 }
 #undef C
 
+int64_t lg_thread_ended(const struct lg_builder *b, lg_thr i)
+{
+	return b->t->thread.end[i < b->t->thread.n ? i : 0];
+}
+
 void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row)
 {
 	if (!p || p >= b->t->process.n || is_crowd(b, p))

@@ -76,6 +76,7 @@ void lg_thread_name(struct lg_builder *b, lg_thr thr, lg_str comm);
 struct lg_process_row lg_process_read(const struct lg_builder *b, lg_prc p);
 void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row);
 struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr thr);
+int64_t lg_thread_ended(const struct lg_builder *b, lg_thr thr); /* `end` of that row */
 void lg_thread_write(struct lg_builder *b, lg_thr thr, const struct lg_thread_row *row);
 /* A row exactly as given, without looking for a life that it could be (merge.c). */
 lg_prc lg_process_add(struct lg_builder *b, const struct lg_process_row *row);

@@ -354,6 +354,52 @@ static void the_same_place_is_told_by_a_flag(void **state)
 	assert_int_equal(state_row(x, 6).stack, 0);
 }
 
+static void asleep_there(struct fixture *x, uint32_t tid, uint64_t off)
+{
+	struct lg_bpf_slice r = {
+		.h = header(LG_BPF_SLICE, off + 100, 900, tid), .in_ts = off + 70, .off_ts = off,
+		.wake_ts = off + 50, .off_why = LG_WHY_SLEEP, .out_why = LG_WHY_SLEEP,
+	};
+
+	r.h.flags = LG_BPF_ASLEEP_THERE;
+	lg_bpf_feed(x->f, &r, sizeof r);
+}
+
+static void a_plain_sleep_in_the_last_ones_place_is_told_by_its_slice(void **state)
+{
+	struct fixture *x = *state;
+	struct sleep_record s = slept(x); /* rows 0 to 2 */
+
+	asleep_there(x, 901, 300);
+	assert_int_not_equal(state_row(x, 3).stack, 0);
+	assert_int_equal(state_row(x, 3).stack, state_row(x, 0).stack);
+	/* The sleep after it has none, unless that is told, too. */
+	slice(x, 901, 400, LG_WHY_SLEEP, 450, 470, 500, LG_WHY_SLEEP, 0);
+	assert_int_equal(state_row(x, 6).stack, 0);
+	/* One that is not plain in the same place changes nothing; one elsewhere leaves none to refer to. */
+	s.r.h = header(LG_BPF_SLEEP, 550, 900, 901);
+	s.r.h.flags = LG_BPF_SAME;
+	s.r.h.n_user = 2;
+	s.r.off_ts = 500;
+	lg_bpf_feed(x->f, &s, sizeof s.r + 16);
+	slice(x, 901, 500, LG_WHY_SLEEP, 550, 570, 600, LG_WHY_SLEEP, 0);
+	asleep_there(x, 901, 600);
+	assert_int_not_equal(state_row(x, 9).stack, state_row(x, 0).stack);
+	assert_int_equal(state_row(x, 12).stack, state_row(x, 0).stack);
+	s.r.h = header(LG_BPF_SLEEP, 750, 900, 901);
+	s.r.h.n_kernel = 1;
+	s.r.h.n_user = 2;
+	s.r.off_ts = 700;
+	lg_bpf_feed(x->f, &s, sizeof s.r + 24);
+	slice(x, 901, 700, LG_WHY_SLEEP, 750, 770, 800, LG_WHY_SLEEP, 0);
+	asleep_there(x, 901, 800);
+	assert_int_not_equal(state_row(x, 15).stack, 0);
+	assert_int_equal(state_row(x, 18).stack, 0);
+	/* Nor has another thread, of which no stack came. */
+	asleep_there(x, 902, 300);
+	assert_int_equal(state_row(x, 21).stack, 0);
+}
+
 static void lock_wait(struct fixture *x, uint64_t begin, uint64_t end, uint64_t lock, uint64_t mm,
 		      uint32_t lcb, uint32_t owner)
 {
@@ -633,6 +679,7 @@ int main(void)
 		T(a_leader_that_dies_before_its_threads_keeps_the_process_alive),
 		T(a_sleep_gets_its_stack_and_only_its_own),
 		T(the_same_place_is_told_by_a_flag),
+		T(a_plain_sleep_in_the_last_ones_place_is_told_by_its_slice),
 		T(who_was_on_the_cpu_of_a_soft_interrupt_is_kept_with_its_stack),
 		T(a_wait_for_a_lock_explains_the_blocked_state_inside_it),
 		T(the_place_of_mmap_lock_is_learnt_for_kernels_that_do_not_tell_the_owner),

@@ -45,6 +45,7 @@ struct thread {
 	int64_t last_end;    /* of its newest state row: rows of a thread never overlap */
 	int64_t sleep_begin; /* of `sleep_stack` */
 	lg_stk sleep_stack, sender_stack;
+	lg_stk plain_stack;  /* of its last plain sleep (lg_bpf_sleep) in the place of `frames`; 0 = none */
 	uint32_t sender;     /* of the same waking: see lg_bpf_sleep */
 	uint64_t *frames;    /* kernel frames of its last sleep, LG_BPF_KERNEL_FRAMES of room; may be NULL */
 	unsigned n_frames;
@@ -195,8 +196,7 @@ static lg_thr thread_at(struct lg_bpf_feed *f, uint32_t tgid, uint32_t tid, int6
 {
 	lg_thr old = lg_thread_find(f->b, (int32_t)tid);
 
-	if (old && lg_thread_read(f->b, old).end != INT64_MAX &&
-	    lg_thread_read(f->b, old).end >= ts)
+	if (old && lg_thread_ended(f->b, old) != INT64_MAX && lg_thread_ended(f->b, old) >= ts)
 		return old;
 	return lg_thread_get(f->b, tgid ? (int32_t)tgid : -1, (int32_t)tid);
 }
@@ -410,6 +410,16 @@ static void add_ready(struct lg_bpf_feed *f, struct thread *t, struct lg_state_r
 	add_state(f, t, row, end);
 }
 
+/* The stack of a sleep from `off` on, which no record told. */
+static void asleep_there(struct thread *t, const struct lg_bpf_hdr *h, uint64_t off)
+{
+	if (!(h->flags & LG_BPF_ASLEEP_THERE))
+		return;
+	t->sleep_begin = (int64_t)off;
+	t->sleep_stack = t->plain_stack;
+	t->sender = 0;
+}
+
 static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const struct off *o)
 {
 	lg_thr waker = o->waker ? lg_thread_get(f->b, -1, (int32_t)o->waker) : 0;
@@ -464,10 +474,11 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 		return;
 	/* The kernel tells of an exit before the last slice; only a first slice that begins after the
 	 * exit is somebody new, whose fork was lost. */
-	if (!t->known && r->h.tgid && lg_thread_read(f->b, thr).end < (r->off_ts ? (int64_t)r->off_ts : in))
+	if (!t->known && r->h.tgid && lg_thread_ended(f->b, thr) < (r->off_ts ? (int64_t)r->off_ts : in))
 		row.thr = thr = lg_thread_start(f->b, 0, (int32_t)r->h.tgid, (int32_t)r->h.tid,
 						r->off_ts ? (int64_t)r->off_ts : in);
 	t->known = true;
+	asleep_there(t, &r->h, r->off_ts);
 	if (r->off_ts && r->off_why && (!gap || (r->wake_ts && r->off_why >= LG_WHY_SLEEP))) {
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
@@ -566,9 +577,12 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 		memcpy(both, t->frames, 8 * n);
 		memcpy(both + n, r + 1, (size_t)8 * r->h.n_user);
 		t->sleep_stack = mixed_stack(f, r->h.tgid, both, n, r->h.n_user, python, r->h.n_python);
+		if (lg_bpf_is_plain(r->h.n_user, r->h.n_python))
+			t->plain_stack = t->sleep_stack;
 		return;
 	}
 	t->n_frames = 0;
+	t->plain_stack = 0;
 	if (r->h.n_kernel > LG_BPF_KERNEL_FRAMES || r->h.n_user > LG_BPF_USER_FRAMES)
 		return;
 	if (!t->frames)
@@ -579,6 +593,8 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 	}
 	t->sleep_stack = mixed_stack(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user,
 				     python, r->h.n_python);
+	if (lg_bpf_is_plain(r->h.n_user, r->h.n_python))
+		t->plain_stack = t->sleep_stack;
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
@@ -890,6 +906,7 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 			t->sleep_begin = (int64_t)r->off_ts;
 			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, python, n);
 		}
+		asleep_there(t, &r->h, r->off_ts);
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
 			.in = r->running ? (int64_t)r->in_ts : -1, .waker = r->waker_tid, .cpu = -1,

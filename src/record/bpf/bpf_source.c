@@ -543,6 +543,9 @@ static void report_lost(struct bpf_source *b, int64_t now)
 	uint32_t zero = 0;
 	char text[96];
 
+	if (!b->skel->bss->lost_some)
+		return;
+	b->skel->bss->lost_some = false; /* before looking: what is lost meanwhile is seen twice, not never */
 	if (bpf_map__lookup_elem(b->skel->maps.lost, &zero, sizeof zero, b->lost_now, size, 0))
 		return;
 	for (size_t i = 0; i < (size_t)b->n_cpus * LG_BPF_KINDS; i++) {

@@ -48,6 +48,7 @@ enum {
 	LG_BPF_MANY_KERNEL = 32,  /* the kernel stack was longer than recorded */
 	LG_BPF_GAP = 64,          /* slice: its start was not reported, in_ts is not true */
 	LG_BPF_SAME = 64,         /* sleep: the kernel frames are those of the thread's last one */
+	LG_BPF_ASLEEP_THERE = 128, /* slice, open: it slept where its last plain sleep was (lg_bpf_sleep) */
 	LG_BPF_FORK = 64,         /* task: new (else renamed) */
 	LG_BPF_EXEC = 128         /* task: new program and mm */
 };
@@ -87,12 +88,20 @@ struct lg_bpf_sum { /* covers [since, hdr.ts) */
 /*
  * Frames: of hdr.tid, asleep since off_ts; its user frames; and, where a soft interrupt woke it, what was
  * on the CPU then: whether the thread there sent what came or was only struck is in them.
+ *
+ * Plain: one user frame at most, none of Python. A helper thread sleeps in one place ten thousand times, so
+ * that a plain sleep in the place of its last one is not told, but a bit of the slice that follows it.
  */
 struct lg_bpf_sleep {
 	struct lg_bpf_hdr h;
 	__u64 off_ts;
 	__u32 sender_tid, zero; /* sender_tid: whose frames those are; 0 = none */
 };
+
+static inline __attribute__((always_inline)) _Bool lg_bpf_is_plain(__u8 n_user, __u8 n_python)
+{
+	return n_user <= 1 && !n_python;
+}
 
 struct lg_bpf_task {
 	struct lg_bpf_hdr h;

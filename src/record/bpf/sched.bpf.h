@@ -125,6 +125,7 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		__u64 least = th->wake_ts > th->off_ts ? th->wake_ts : th->off_ts;
 
 		count_lost(LG_BPF_NONE);
+		th->tent_ts = 0;
 		th->in_ts = now - (t->se.sum_exec_runtime - th->exec);
 		if (th->in_ts < least || th->in_ts > now) {
 			th->in_ts = now;
@@ -256,10 +257,12 @@ static __always_inline __u64 stack_mark(struct task_struct *p, const __u64 *raw,
 	else if (bpf_core_field_exists(arm->syscallno))
 		mark ^= (__u32)arm->syscallno;
 	/*
-	 * Without branches: the verifier would follow each way through them. Two at a time: each product
-	 * waits for the one before.
+	 * Without a branch for each: the verifier would follow each way through them. Two at a time: each
+	 * product waits for the one before.
 	 */
 	for (i = 0; i < RAW_STACK_WORDS; i += 2) {
+		if (i && i % 16 == 0 && !(places >> i))
+			break;
 		mark = (mark ^ (raw[i] & -(places >> i & 1))) * odd;
 		other = (other ^ (raw[i + 1] & -(places >> i >> 1 & 1))) * odd;
 	}
@@ -329,26 +332,38 @@ static __always_inline __u32 append(struct lg_bpf_sleep *r, __u32 at, const __u6
 	return k;
 }
 
+/* Is it asleep where it was when its stack was walked last? */
+static __always_inline bool asleep_there(const struct thread *th, struct task_struct *p, __u64 *raw,
+					 __u64 now)
+{
+	/* Another CPU's cache has it: no more of it than is looked at. */
+	return th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
+	       read_raw_stack(p, raw, words_of(th->stack_places)) &&
+	       stack_mark(p, raw, th->stack_places) == th->stack_mark;
+}
+
 static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct task_struct *p, __u64 now,
 					  bool sent)
 {
 	struct lg_bpf_sleep *r = scratch_of(SCRATCH_WAKING);
+	bool plain = lg_bpf_is_plain(th->n_user, th->n_python), there, readable;
 	__u64 *raw, *frames;
 	__u32 k = 0, size = sizeof(*r);
-	bool readable;
 
 	if (!r)
 		return;
 	raw = (void *)r + RAW_STACK_AT;
 	frames = (void *)r + sizeof(*r);
+	there = asleep_there(th, p, raw, now);
+	if (there && plain && !sent && th->plain == 1 + th->n_user) {
+		th->waker_ctx |= LG_BPF_ASLEEP_THERE;
+		return;
+	}
 	fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLEEP);
 	r->off_ts = th->off_ts;
 	r->sender_tid = 0;
 	r->zero = 0;
-	/* Another CPU's cache has it: no more of it than is looked at. */
-	if (th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
-	    read_raw_stack(p, raw, words_of(th->stack_places)) &&
-	    stack_mark(p, raw, th->stack_places) == th->stack_mark) {
+	if (there) {
 		r->h.flags = LG_BPF_SAME;
 	} else {
 		readable = read_raw_stack(p, raw, RAW_STACK_WORDS);
@@ -362,8 +377,11 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 		if (th->stack_places)
 			th->stack_mark = stack_mark(p, raw, th->stack_places);
 		th->walked_ts = now;
+		th->plain = 0;
 	}
 	size += k;
+	if (plain)
+		th->plain = 1 + th->n_user;
 	if (th->n_user) {
 		r->h.n_user = th->n_user;
 		size += append(r, size, th->user, th->n_user, sizeof(th->user));
@@ -394,6 +412,11 @@ static __always_inline int waking(void *ctx, struct task_struct *p)
 	if (!th)
 		return 0;
 	now = bpf_ktime_get_ns();
+	/*
+	 * Another CPU's cache has all this. Written first, it comes to be changed at once, and not to be read
+	 * first. Of one that is not on the CPU it means nothing: coming there clears it.
+	 */
+	*(volatile __u64 *)&th->tent_ts = now;
 	ctx_now = context_now();
 	if (ctx_now == CTX_TASK) {
 		/* In an interrupt the current thread is only a bystander. */
@@ -403,7 +426,6 @@ static __always_inline int waking(void *ctx, struct task_struct *p)
 			waker = (__u32)bpf_get_current_pid_tgid();
 	}
 	if (th->running) {
-		th->tent_ts = now;
 		th->tent_waker = waker;
 		th->tent_ctx = ctx_now;
 		return 0;

@@ -59,6 +59,7 @@ const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid na
 /* Changed while running. */
 bool enabled = false;
 __u64 exec_woke = 0;     /* when an exec called the reader last */
+bool lost_some = false; /* since user space looked last */
 bool at_end = false;    /* the iterator reports open states instead of tasks */
 __u32 rwsem_waiters = 0; /* threads in the map `rwsem_waits` */
 __u32 job_version = 0;  /* counts changes of the map `jobs` */
@@ -182,6 +183,7 @@ struct thread {
 	__u64 stack_ts;     /* of the newest stack of a sleep */
 	__u64 walked_ts;    /* of the newest that was walked, see read_raw_stack() */
 	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
+	__u8 plain; /* 1 + user frames of the newest told plain sleep that was there; 0 = none */
 	__u64 moved_ts;     /* put from one CPU's queue into another's, in the newest wait or before */
 	__u64 lock, lock_begin;
 	__u32 lcb;
@@ -297,6 +299,7 @@ static __always_inline void count_lost(__u32 kind)
 
 	if (counts && kind < LG_BPF_KINDS)
 		counts->n[kind]++;
+	lost_some = true;
 }
 
 static __always_inline void *ring_of(__u32 cpu)

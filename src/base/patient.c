@@ -80,14 +80,12 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-ssize_t lg_read_now(const char *path, char *buf, size_t size)
+ssize_t lg_read_rest(int fd, char *buf, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), e = 0;
 	ssize_t got = 1;
 	size_t n = 0;
+	int e = 0;
 
-	if (fd < 0)
-		return -errno;
 	while (got > 0 && n + 1 < size) {
 		got = read(fd, buf + n, size - 1 - n);
 		if (got < 0 && errno == EINTR) {
@@ -98,9 +96,20 @@ ssize_t lg_read_now(const char *path, char *buf, size_t size)
 			e = errno;
 		n += got > 0 ? (size_t)got : 0;
 	}
-	close(fd);
 	buf[n] = 0;
 	return e ? -e : (ssize_t)n;
+}
+
+ssize_t lg_read_now(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = lg_read_rest(fd, buf, size);
+	close(fd);
+	return n;
 }
 
 /*

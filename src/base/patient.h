@@ -41,6 +41,8 @@ bool lg_patient_about(int32_t pid);
 ssize_t lg_patient_read(int32_t pid, const char *path, char *buf, size_t size);
 /* The same, by this very process: in an errand, and of what is never withheld. */
 ssize_t lg_read_now(const char *path, char *buf, size_t size);
+/* The same of what is open, from where it stands. */
+ssize_t lg_read_rest(int fd, char *buf, size_t size);
 /* A descriptor that the caller closes, or -1 with errno. */
 int lg_patient_open(int32_t pid, const char *path, int flags);
 /* A process keeps the capabilities that it began with: the next to ask begins with those of now. */

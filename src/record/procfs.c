@@ -35,19 +35,11 @@ ssize_t lg_proc_read(const char *path, char *buf, size_t size)
 
 ssize_t lg_proc_read_held(int *held, const char *path, char *buf, size_t size)
 {
-	ssize_t got;
-	size_t n = 0;
-
 	if (!*held)
 		*held = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) + 1;
-	if (!*held)
+	if (!*held || lseek(*held - 1, 0, SEEK_SET) < 0)
 		return -errno;
-	do {
-		got = pread(*held - 1, buf + n, size - 1 - n, (off_t)n);
-		n += got > 0 ? (size_t)got : 0;
-	} while ((got > 0 && n + 1 < size) || (got < 0 && errno == EINTR));
-	buf[n] = 0;
-	return got < 0 && !n ? -errno : (ssize_t)n;
+	return lg_read_rest(*held - 1, buf, size);
 }
 
 void lg_proc_let_go(int *held)

@@ -70,16 +70,12 @@ struct lg_gil_wait {
 	int64_t from, end;
 };
 
-/* The kernel's work in a rank's main thread, about from .. end; in order of time, disjoint. */
+/* The kernel's work in a rank's main thread, or in its copy, about from .. end. */
 struct lg_chore {
+	lg_thr thr;
 	int64_t from, end;
 	uint8_t kind; /* LG_END_FORK, LG_END_RECLAIM */
-	bool on_write; /* LG_END_FORK: pages that it shared with the copy, when it wrote to them */
-};
-
-struct lg_chores {
-	struct lg_chore *v;
-	size_t n;
+	enum lg_fork_part { LG_FORK_COPIED, LG_FORK_ON_WRITE, LG_FORK_TAKEN_DOWN } part; /* of LG_END_FORK */
 };
 
 /* How the end was established; confidence grows with the number. */
@@ -122,7 +118,8 @@ struct lg_case {
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
 	struct lg_gil_wait *gil; /* NULL = none; see gil.c */
-	struct lg_chores *chores; /* by rank; NULL = none; see chores.c */
+	struct lg_chore *chores; /* by thread, then time, disjoint; see chores.c */
+	size_t n_chores;
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */

@@ -67,7 +67,7 @@ def draw(family, number, seed):
     elif family == "live_walk":
         spec["mb"], spec["maps"] = rng.choice([700, 1200, 2000]), rng.choice([2, 8, 20])
         spec["world"] = min(spec["world"], 2)
-        beside = [["walk", first_ms, max(period_ms, 500), rng.choice(["smaps_rollup", "smaps"]), "PIDS"]]
+        beside = [["walk", first_ms, period_ms / 2, rng.choice(["smaps_rollup", "smaps"]), "PIDS"]]
     elif family == "live_stop":
         beside = [["stop", first_ms, period_ms, weight * period_ms, "PIDS"]]
     elif family == "live_straggler":
@@ -89,7 +89,9 @@ def draw(family, number, seed):
         spec.update(save_every=every, save_mb=rng.randint(1, 40), serialize_us=weight * period_ms * 500)
     elif family == "live_fork":
         spec.update(mb=rng.choice([400, 1000, 1800]), fork_every=every, world=min(spec["world"], 2))
-    elif family == "live_healthy_neighbours":  # busy, but in nobody's way
+    elif family in HEALTHY:
+        spec["world"] = min(spec["world"], CPUS)  # more ranks that go on together wait for each other's CPUs
+    if family == "live_healthy_neighbours":  # busy, but in nobody's way
         beside = [["walk", first_ms, period_ms, "statm", "PIDS"], ["hog", first_ms, period_ms, rng.uniform(0.2, 1), -1, 1]]
     return spec, beside
 
@@ -232,6 +234,8 @@ def ask(laggard, build, family, number, seed):
             right = (f.get("culprit") or {}).get("rank") in (spec["late_rank"], None)
         elif f["id"] == "host.cpu_contention" and culprit not in pids:
             right = None  # somebody of this machine had the CPU, or nobody: not known here
+        elif f["id"] == "host.oversubscribed" and spec["world"] > CPUS:
+            right = None  # that many ranks do wait for each other's CPUs; how long, their clocks do not tell
         answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"], "lost_ms": f["lost_ms"],
                                 "truth_ms": cost if right else None, "right": right, "title": f["title"]})
     return answer

@@ -14,6 +14,8 @@ import score
 from families import Draw, healthy, log_uniform
 from job import run
 
+BETWEEN_RUNS = 0.055  # doc/decisions/0012-noise-of-a-comparison.md: of two runs, one each
+
 
 def change(family, rng, job):
     """(fields after it, ids that name it)"""
@@ -58,10 +60,12 @@ def ask(laggard, family, number, seed):
     after, ids = drawn.job, drawn.causes
     ranks, wall_us = run(after)
     cost = (wall_us - run(after.without(**undo))[1]) / 1e3
-    answer = score.Answer(family, number, wall_us / 1e3, {}, [], "", (0, after.steps))
+    ranks_before, before_us = run(before)
+    answer = score.Answer(family, number, wall_us / 1e3, {}, [], "", (0, after.steps),
+                          shown_ms=(wall_us - (1 + BETWEEN_RUNS) * before_us) / 1e3)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         sides = []
-        for name, job, of in (("before", before, run(before)[0]), ("after", after, ranks)):
+        for name, job, of in (("before", before, ranks_before), ("after", after, ranks)):
             sides.append(pathlib.Path(folder) / name)
             sides[-1].mkdir()
             for r in of:

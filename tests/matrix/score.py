@@ -28,6 +28,7 @@ class Answer:
     touched: int = 0  # steps that the cause made longer
     error: str = ""
     told_ms: float | None = None  # pairs: of all findings that are the cause's
+    shown_ms: float | None = None  # pairs: what the second run takes longer, beyond what may lie between runs of one program
     others_cpus: float = 0.0  # live: CPUs that strangers to the draw had
 
 

@@ -12,7 +12,7 @@ struct maker {
 	lg_thr thr[16], helper[16], culprit, relay;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
-	lg_stk sync_stack, open_stack, read_stack, tcp_stack, interrupted_stack;
+	lg_stk sync_stack, open_stack, child_stack, read_stack, tcp_stack, interrupted_stack;
 	int64_t next_stall;
 	int n_stalls;
 	const char *const *const *run_stack; /* of plan's run_stacks */
@@ -165,7 +165,7 @@ static void stall_socket(struct maker *m, int r, int64_t a, int64_t ns)
 
 static void stall(struct maker *m, int r)
 {
-	int64_t a = m->t[r], ns = m->p->stall_ns;
+	int64_t a = m->t[r], ns = m->p->stall_ns, half;
 	uint64_t mm = 0xffff888000000000u + (uint64_t)r * 4096;
 
 	if (m->p->servants) {
@@ -208,6 +208,17 @@ static void stall(struct maker *m, int r)
 			lg_add_sample(m->b, &(struct lg_sample_row){
 				.ts = ts, .thr = m->thr[r], .cpu = r,
 				.stack = stack_of(m->b, m->run_stack ? *m->run_stack : m->p->run_stack) });
+		break;
+	case STALL_FORK: /* one half in the fork, the other waiting for the child */
+		half = a + ns / 2;
+		state(m, m->thr[r], a, half - a, LG_RUNNING, 0, r, 0, 0);
+		state(m, m->thr[r], half, a + ns - half, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit,
+		      m->child_stack);
+		state(m, m->culprit, half, a + ns - half, LG_RUNNING, 0, 7, 0, 0);
+		for (int64_t ts = a; ts < a + ns; ts += MS)
+			lg_add_sample(m->b, &(struct lg_sample_row){
+				.ts = ts, .thr = ts < half ? m->thr[r] : m->culprit, .cpu = ts < half ? r : 7,
+				.stack = stack_of(m->b, ts < half ? m->p->run_stack : m->p->child_runs) });
 		break;
 	case STALL_GC: /* what the hook's gc.callbacks tell */
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
@@ -433,6 +444,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.sync_stack = stack_of(m.b, sync);
 	m.read_stack = stack_of(m.b, rd);
 	m.open_stack = stack_of(m.b, open);
+	m.child_stack = stack_of(m.b, (const char *const[]){ "entry_SYSCALL_64", "kernel_wait4", "do_wait", NULL });
 	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
 	lg_thread_name(m.b, m.culprit, lg_intern(m.b, p->culprit ? p->culprit : "watcher"));
@@ -443,7 +455,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	if (p->of_job) {
 		struct lg_process_row row = lg_process_read(m.b, lg_thread_process(m.b, m.culprit));
 
-		row.ppid = RANK_PID;
+		row.ppid = RANK_PID + (p->only_rank > 0 ? p->only_rank : 0);
 		lg_process_write(m.b, lg_thread_process(m.b, m.culprit), &row);
 	}
 	for (int r = 0; r < p->n_ranks; r++) {

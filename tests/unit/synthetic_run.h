@@ -13,7 +13,7 @@
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
 	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ,
-	     STALL_TCP, STALL_GIL, STALL_GC, STALL_BATCH, STALL_STOP };
+	     STALL_TCP, STALL_GIL, STALL_GC, STALL_FORK, STALL_BATCH, STALL_STOP };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -41,6 +41,7 @@ struct run_plan {
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
 	const char *const *run_stack;  /* STALL_RUN: of CPU samples each ms meanwhile; NULL = none */
 	const char *const *const *run_stacks; /* STALL_RUN: of each stall in turn, the last one stays; NULL */
+	const char *const *child_runs; /* STALL_FORK: of the child that it waits for */
 	bool helper_computes;  /* STALL_FUTEX_HELPER_LOCK: instead of waiting for the lock */
 	bool by_way;           /* STALL_SOCKET: another program, RELAY_PID, waits for the culprit meanwhile */
 	const char *const *relay_stack; /* where that one waits, if elsewhere */

@@ -14,6 +14,7 @@ struct job {
 	double rank_1_runs, worker_runs; /* ms of every 100 */
 	int64_t asleep_s[RANKS]; /* at its end, in one go; 0 = nobody knows */
 	bool timed[RANKS];       /* that sleep ends by itself */
+	bool worker_as_rank;     /* the worker, rank 0's child, was taken for a rank without a number */
 };
 
 static lg_stk frame(struct lg_builder *b, lg_stk caller, const char *name, const char *file, uint32_t line)
@@ -34,6 +35,16 @@ static lg_thr process(struct lg_builder *b, int32_t pid, int32_t rank, uint8_t r
 	row.role = role;
 	row.rank = rank;
 	lg_process_write(b, p, &row);
+	return thr;
+}
+
+static lg_thr worker(struct lg_builder *b, uint8_t role)
+{
+	lg_thr thr = process(b, PID + 50, -1, role);
+	struct lg_process_row row = lg_process_read(b, lg_thread_process(b, thr));
+
+	row.ppid = PID;
+	lg_process_write(b, lg_thread_process(b, thr), &row);
 	return thr;
 }
 
@@ -75,7 +86,7 @@ static struct outcome of(const struct job *j)
 				.text = j->timed[r] ? lg_intern(b, "timed") : 0 });
 		runs(b, lg_thread_get(b, PID + r, PID + 100 + r), 0.2, j->seconds); /* gloo's, which polls */
 	}
-	runs(b, process(b, PID + 50, -1, LG_ROLE_JOB), j->worker_runs, j->seconds);
+	runs(b, worker(b, j->worker_as_rank ? LG_ROLE_RANK : LG_ROLE_JOB), j->worker_runs, j->seconds);
 	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
 	return judge(t);
 }
@@ -103,6 +114,21 @@ static void who_sleeps_elsewhere_is_missing(void **state)
 	assert_non_null(o.v->still);
 	assert_non_null(strstr(o.v->still, "rank 1 sleeps in waits_for_nobody (train.py:6), ranks 0, 2 wait in"));
 	assert_true(has_limit(o.v, "nothing in it ran for the last 5.0 s; a pause may be"));
+	done(&o);
+}
+
+/* Its sleeps are a loader's, not a rank's, and it stands in nobody's way. */
+static void what_a_rank_started_is_no_rank(void **state)
+{
+	struct job j = { .op = ELSEWHERE, .seconds = 40, .worker_runs = 0.1, .worker_as_rank = true };
+	struct outcome o = of(&j);
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_int_equal(o.v->hang.n, RANKS);
+	assert_int_equal(o.v->hang.ranks[0].rank, 0);
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
 	done(&o);
 }
 
@@ -283,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_sleeps_elsewhere_is_missing),
+		cmocka_unit_test(what_a_rank_started_is_no_rank),
 		cmocka_unit_test(a_sleep_that_ends_by_itself_is_not_the_begin),
 		cmocka_unit_test(collectives_that_no_frame_shows),
 		cmocka_unit_test(where_all_wait_nobody_is_accused),

@@ -225,6 +225,14 @@ static void blame_peer(struct lg_case *c, lg_thr thr, uint32_t row, struct lg_pi
 	}
 }
 
+/* What a copy of thr's process took down again meanwhile (chores.c) is thr's own, as the fork is. */
+static void own_copies(const struct lg_case *c, lg_thr thr, struct lg_pieces *out, size_t from)
+{
+	for (size_t i = from; i < out->n; i++)
+		if (out->v[i].end == LG_END_FORK && !c->rank_of_thr[out->v[i].of])
+			out->v[i].of = thr;
+}
+
 /*
  * It waited for Python's lock: what the holder computed meanwhile is the cause; what the holder itself
  * waited for (a CPU) stays what it is.
@@ -339,6 +347,7 @@ static void follow_sleep(const struct way *w, int64_t a, int64_t b)
 		add(w, a, b, LG_END_SLEEP, w->thr, LG_PROOF_SCHED, 0);
 	} else if (waker && (ours || is_answer(c, class, w->row, waker))) {
 		lg_follow(c, waker, a, b, w->hops + 1, w->out);
+		own_copies(c, w->thr, w->out, mark);
 		if (!ours)
 			blame_peer(c, w->thr, w->row, w->out, mark);
 	} else {

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chores.c - what the kernel does in a rank's main thread that its program did not ask for, by CPU samples.
+ * chores.c - what the kernel does in a rank's main thread, or in copies of it, that its program did not ask
+ * for, by CPU samples.
  *
  *  - fork(2) copies every page table of the process while the caller waits (kernel/fork.c, dup_mmap();
  *    mm/memory.c, copy_page_range()): of a large process that takes milliseconds per GB, and every page that
  *    is written afterwards is copied, too (do_wp_page()): without a copy before it that is something else.
- *    Threads share theirs: kernel_clone() alone says nothing.
+ *    Threads share theirs: kernel_clone() alone says nothing. What was copied the copy takes down again, at
+ *    its exec() or exit (exit_mmap()), and who waits for it waits for that.
  *  - Who asks for memory when there is none looks for some first (mm/vmscan.c, do_try_to_free_pages(); of a
  *    cgroup at its limit try_to_free_mem_cgroup_pages(); mm/compaction.c). Mostly that is computing, not
  *    waiting.
  */
 #include "analyse/chains/chains.h"
 #include "analyse/chains/bursts.h"
+#include "analyse/steps/steps.h"
 #include "base/upper_bound.h"
 #include "rules/names.h"
 
 #define ONE_CHORE 2.5 /* sampling periods from one sample of it to the next, at most */
 
-enum { ON_WRITE = LG_END_MAX }; /* a kind of frame: LG_END_FORK, if it has forked */
+enum { ON_WRITE = LG_END_MAX, TAKE_DOWN }; /* kinds of frames: LG_END_FORK, if it has forked; in a copy */
 
 static uint8_t kind_of_frame(const struct lg_trace *t, lg_frm f)
 {
@@ -28,7 +31,8 @@ static uint8_t kind_of_frame(const struct lg_trace *t, lg_frm f)
 	name = lg_string(t, t->frame.name[f]);
 	return lg_is_named(name, LG_NAMED_FORK) ? LG_END_FORK
 	       : lg_is_named(name, LG_NAMED_RECLAIM) ? LG_END_RECLAIM
-	       : lg_is_named(name, LG_NAMED_ON_WRITE) ? (uint8_t)ON_WRITE : LG_END_NONE;
+	       : lg_is_named(name, LG_NAMED_ON_WRITE) ? (uint8_t)ON_WRITE
+	       : lg_is_named(name, LG_NAMED_TAKE_DOWN) ? (uint8_t)TAKE_DOWN : LG_END_NONE;
 }
 
 bool lg_is_chore(const struct lg_trace *t, lg_stk s)
@@ -63,60 +67,107 @@ static uint8_t *kind_of_stacks(const struct lg_trace *t, int *ret_rc)
 }
 
 struct found {
-	struct lg_chore *v;
-	size_t n, cap;
+	struct lg_case *c;
+	const uint8_t *of_stack;
+	size_t cap;
+	int64_t period; /* of the rank's main thread; its copies live for a few samples */
+	bool forked;    /* it has */
 };
 
-/* Each sample stands for the time around it. */
-static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_rank *r, struct found *l)
+/* A sample in which thr does a chore stands for the time around it. */
+static void add(struct found *l, lg_thr thr, int64_t ts, enum lg_end_kind kind, enum lg_fork_part part)
 {
-	const struct lg_sample_tab *s = &c->t->sample;
-	int64_t period = lg_sampling_period(c, r->thr);
-	bool forked = false;
+	struct lg_case *c = l->c;
+	int64_t from = ts - l->period / 2, end = from + l->period;
+	struct lg_chore *last = c->n_chores ? &c->chores[c->n_chores - 1] : NULL;
 
-	LG_LISTED_WHILE(period > 0, row, c->idx->sample, r->thr) {
-		int64_t from = s->ts[row] - period / 2, end = from + period;
-		uint8_t kind = of_stack[s->stack[row]];
-		struct lg_chore *last = l->n ? &l->v[l->n - 1] : NULL;
-		bool on_write = kind == ON_WRITE;
-
-		if (kind == LG_END_NONE || (on_write && !forked) || !lg_shows_activity(c, row))
-			continue;
-		forked |= kind == LG_END_FORK;
-		kind = on_write ? LG_END_FORK : kind;
-		if (last && last->kind == kind && last->on_write == on_write &&
-		    (double)(end - last->end) <= ONE_CHORE * (double)period) {
-			last->end = end;
-			continue;
-		}
-		if (last && from < last->end)
-			from = last->end;
-		if (LG_APPEND(l->v, l->n, l->cap, (struct lg_chore){ from, end, kind, on_write }))
-			return LG_E_NOMEM;
+	if (last && last->thr != thr)
+		last = NULL;
+	if (last && last->kind == kind && last->part == part &&
+	    (double)(end - last->end) <= ONE_CHORE * (double)l->period) {
+		last->end = end;
+		return;
 	}
-	return 0;
+	if (last && from < last->end)
+		from = last->end;
+	(void)lg_failed(c, LG_APPEND(c->chores, c->n_chores, l->cap,
+				     (struct lg_chore){ thr, from, end, (uint8_t)kind, part }));
 }
+
+static void find_in_main(struct found *l, lg_thr thr)
+{
+	struct lg_case *c = l->c;
+
+	LG_LISTED_WHILE(l->period > 0 && !c->failed, row, c->idx->sample, thr) {
+		uint8_t kind = l->of_stack[c->t->sample.stack[row]];
+
+		if (kind == LG_END_NONE || kind == TAKE_DOWN || (kind == ON_WRITE && !l->forked) ||
+		    !lg_shows_activity(c, row))
+			continue;
+		l->forked |= kind == LG_END_FORK;
+		add(l, thr, c->t->sample.ts[row], kind == ON_WRITE ? LG_END_FORK : (enum lg_end_kind)kind,
+		    kind == ON_WRITE ? LG_FORK_ON_WRITE : LG_FORK_COPIED);
+	}
+}
+
+static bool same_string(const struct lg_case *c, lg_str a, lg_str b)
+{
+	return a == b || !strcmp(lg_string(c->t, a), lg_string(c->t, b));
+}
+
+/* Did p never become another program? One that lived shortly may have no command line. */
+static bool is_copy(const struct lg_case *c, lg_prc p, lg_prc of)
+{
+	const struct lg_process_tab *t = &c->t->process;
+
+	return *lg_string(c->t, t->cmdline[p]) ? same_string(c, t->cmdline[p], t->cmdline[of])
+					       : same_string(c, t->comm[p], t->comm[of]);
+}
+
+/* Was it in fs/binfmt_elf.c, which gives up what was copied for a program of its own? */
+static bool in_exec(const struct lg_case *c, lg_stk s)
+{
+	while (s && strcmp(lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]), "load_elf_binary"))
+		s = c->t->stack.parent[s];
+	return s != 0;
+}
+
+/* Of all that p, which a rank started, does. */
+static void find_in_child(struct found *l, lg_prc p, bool copy)
+{
+	const struct lg_sample_tab *s = &l->c->t->sample;
+
+	LG_LISTED(thr, l->c->idx->thread, p)
+		LG_LISTED_WHILE(!l->c->failed, row, l->c->idx->sample, thr)
+			if (l->of_stack[s->stack[row]] == TAKE_DOWN && lg_shows_activity(l->c, row) &&
+			    (copy || in_exec(l->c, s->stack[row])))
+				add(l, thr, s->ts[row], LG_END_FORK, LG_FORK_TAKEN_DOWN);
+}
+
+LG_ORDER_BY(by_thread, struct lg_chore, LG_CMP(x->thr, y->thr) ?: LG_CMP(x->from, y->from))
 
 int lg_find_chores(struct lg_case *c)
 {
 	int rc = 0;
 	/* Of samples alone no chain is made. */
 	uint8_t *of_stack = c->t->state.n ? kind_of_stacks(c->t, &rc) : NULL;
+	struct found l = { .c = c, .of_stack = of_stack };
 
-	if (!of_stack)
-		return rc;
-	c->chores = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *c->chores);
-	rc = c->chores ? 0 : LG_E_NOMEM;
-	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		struct found l = { 0 };
-
-		rc = find_in(c, of_stack, &c->ranks[i], &l);
-		c->chores[i] = (struct lg_chores){ lg_arena_adopt(&c->v->arena, l.v), l.n };
-		if (l.n && !c->chores[i].v)
-			rc = LG_E_NOMEM;
+	for (size_t i = 0; of_stack && i < c->n_ranks; i++) {
+		l.forked = false;
+		l.period = lg_sampling_period(c, c->ranks[i].thr);
+		find_in_main(&l, c->ranks[i].thr);
+		for (lg_prc p = 1; l.forked && p < c->t->process.n; p++)
+			if (!c->rank_of_prc[p] && lg_parent_of(c, p) == c->ranks[i].prc)
+				find_in_child(&l, p, is_copy(c, p, c->ranks[i].prc));
 	}
 	lg_free(of_stack);
-	return rc;
+	LG_SORT(c->chores, c->n_chores, by_thread);
+	if (c->chores) {
+		c->chores = lg_arena_adopt(&c->v->arena, c->chores);
+		rc = c->chores ? rc : LG_E_NOMEM;
+	}
+	return rc ?: c->failed;
 }
 
 const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p)
@@ -126,8 +177,10 @@ const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p)
 	lg_prc parent = c->t->thread.prc[p->thr];
 	const char *copy = "";
 
-	if (f && f->on_write)
+	if (f && f->part == LG_FORK_ON_WRITE)
 		return lg_text(c, LG_SAYS_HOST_SELF_FORK_ON_WRITE, lg_ms(p->dur));
+	if (f && f->part == LG_FORK_TAKEN_DOWN)
+		return lg_text(c, LG_SAYS_HOST_SELF_FORK_TAKEN_DOWN, t->pid[parent], lg_ms(p->dur));
 	/* It starts when all is copied. */
 	for (lg_prc i = 1; f && i < t->n && !*copy; i++)
 		if (t->ppid[i] == t->pid[parent] && t->start[i] > f->from &&
@@ -139,13 +192,9 @@ const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p)
 
 const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
 {
-	uint32_t r = c->rank_of_thr[thr];
-	const struct lg_chores *all;
-	size_t i;
+	const struct lg_chore *v = c->chores;
+	size_t lo = 0, hi = c->n_chores;
 
-	if (!r || !c->chores)
-		return NULL;
-	all = &c->chores[r - 1];
-	i = LG_UPPER_BOUND(all->v, all->n, end, a);
-	return i < all->n && all->v[i].from < b ? &all->v[i] : NULL;
+	LG_BISECT(lo, hi, mid, v[mid].thr < thr || (v[mid].thr == thr && v[mid].end <= a));
+	return lo < c->n_chores && v[lo].thr == thr && v[lo].from < b ? &v[lo] : NULL;
 }

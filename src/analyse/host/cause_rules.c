@@ -176,19 +176,21 @@ static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 			    waits, lg_ms(beside));
 }
 
-/* A fork is paid for once more by each page that is written to afterwards. */
-static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+/* A fork is paid for once more by each page that is written to afterwards, and when the copy ends. */
+static void say_parts_of_fork(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
-	int64_t later = 0;
+	int64_t part[LG_FORK_TAKEN_DOWN + 1] = { 0 };
 
 	LG_EACH_PIECE(p, s) {
 		const struct lg_chore *chore = lg_chore_in(c, p->thr, p->ts, p->ts + p->dur);
 
-		later += chore && chore->on_write ? p->dur : 0;
+		part[chore ? chore->part : LG_FORK_COPIED] += p->dur;
 	}
-	if (later)
-		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_LATER, lg_ms(s->lost - later),
-			    lg_ms(later));
+	if (part[LG_FORK_ON_WRITE])
+		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_LATER, lg_ms(s->lost - part[LG_FORK_ON_WRITE]),
+			    lg_ms(part[LG_FORK_ON_WRITE]));
+	if (part[LG_FORK_TAKEN_DOWN])
+		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_DOWN, lg_ms(part[LG_FORK_TAKEN_DOWN]));
 }
 
 /* How often, and how much of what is slow ends here. */
@@ -294,7 +296,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (rule == LG_R_SIDE_CHECKPOINT)
 		say_save(c, f, s);
 	if (s->end == LG_END_FORK)
-		say_on_write(c, f, s);
+		say_parts_of_fork(c, f, s);
 	lg_cause_moments(c, f, s);
 	keep_moments(c, f, s);
 	say_against(c, f, y, s, of.excess);

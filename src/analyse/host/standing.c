@@ -232,10 +232,13 @@ static void find_place(struct lg_case *c, struct stand *s)
 		find_child(c, s);
 }
 
-/* Is p a rank, by its own word or because it was asked for? */
-static bool is_asked_for(const struct lg_case *c, lg_prc p)
+/* Is p a rank, by its own word or because it was asked for? Not what a rank with a number started, as a
+ * loader's worker: it may be taken for one by its rhythm, or by an environment that it has from the rank. */
+static bool is_asked_for(struct lg_case *c, lg_prc p)
 {
-	return c->rank_of_prc[p] || (c->t->process.role[p] == LG_ROLE_RANK && !lg_in_other_job(c, p));
+	bool is = c->rank_of_prc[p] || (c->t->process.role[p] == LG_ROLE_RANK && !lg_in_other_job(c, p));
+
+	return is && (c->t->process.rank[p] >= 0 || !lg_has_numbered_parent(c, p));
 }
 
 /* Those that wait spin where they are; a compiler's workers are the job's, too. */

@@ -85,6 +85,16 @@ bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from)
 	return false;
 }
 
+bool lg_has_numbered_parent(struct lg_case *c, lg_prc p)
+{
+	int depth = 0;
+
+	do
+		p = lg_parent_of(c, p);
+	while (p && c->t->process.rank[p] < 0 && ++depth < DEPTH_MAX);
+	return p && c->t->process.rank[p] >= 0;
+}
+
 /* What is known of processes one by one; what they started belongs where they do. */
 enum belongs { NOT_TOLD, TO_JOB, ELSEWHERE };
 

@@ -293,9 +293,18 @@ static void draw_slack(struct lg_causes *c, struct portion *portion)
 	}
 }
 
+/* Nothing is done in the stage batch_wait but to wait for the next batch: where that is told, it has all. */
+static void draw_waits(struct lg_causes *c, struct portion *portion)
+{
+	for (size_t i = 0; i < c->d->after->n_findings; i++)
+		if (portion[i].ms > 0 && lg_rule_from(c->d->after->findings[i].id) == LG_R_DATA_LOADER_WAIT)
+			draw(c, LG_STAGE_BATCH_WAIT, c->pool[LG_STAGE_BATCH_WAIT], &portion[i]);
+}
+
 static void draw_measured(struct lg_causes *c, struct portion *portion)
 {
 	draw_all(c, portion);
+	draw_waits(c, portion);
 	draw_slack(c, portion);
 }
 
@@ -368,6 +377,9 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 		lg_cause_say(c, f, "the run before has no such finding in %zu steps", c->d->before->s.n);
 	else
 		lg_cause_say(c, f, "lost per step: %.3f ms before, %.3f ms after", before, s->ms);
+	if (p.ms > s->ms - before + worth_telling(c))
+		lg_cause_say(c, f, "%.3f ms per step of it are the rest of what stage %s grew by", p.ms - (s->ms - before),
+			     g->stage);
 	for (uint32_t k = 1; k < LG_STAGE_MAX; k++)
 		if (k != lg_cause_stage(g->stage) && k != LG_STAGE_OTHER && p.from[k] >= worth_telling(c))
 			lg_cause_say(c, f, "%.3f ms per step of it made stage %s longer", p.from[k], lg_stage_name(k));

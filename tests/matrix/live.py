@@ -4,7 +4,8 @@
 `live/job.c` trains nothing but waits, computes and meets as training does; `live/cause.c` is somebody beside it.
 What a cause costs is read off the ranks' own clocks: the excess of the steps that it touched over the median
 of those that it did not (an act now and then), or the time without a batch, or between the last rank's arrival
-and the others' (always). What others of the machine had of its CPUs meanwhile is measured, and said of each draw in
+and the others' (always). That the job's own threads waited for each other's CPUs is right where the kernel counted as
+much (schedstat). What others of the machine had of its CPUs meanwhile is measured, and said of each draw in
 which it was much (DISTURBED): such a draw counts all the same.
 """
 import bisect
@@ -138,7 +139,7 @@ def cpu_s():
 
 
 def run(laggard, build, spec, beside, folder):
-    """(ranks' steps, acts, pids of those beside) of one recorded run."""
+    """(ranks' steps, acts, ms that they waited for CPUs, pids of those beside, recording) of one recorded run."""
     recording = folder / "run.lag"
     args = [f"{k}={v}" for k, v in spec.items()] + [f"out={folder}"]
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
@@ -168,7 +169,8 @@ def run(laggard, build, spec, beside, folder):
             job_.wait()
     acts = [a for i in range(len(beside)) for a in rows(folder / f"beside.{i}")]
     acts += [a for r in range(spec["world"]) for a in rows(folder / f"acts.{r}")]
-    return [rows(folder / f"steps.{r}") for r in range(spec["world"])], sorted(acts), [p.pid for p in others], recording
+    delay = sum(ns for r in range(spec["world"]) for (ns,) in rows(folder / f"delay.{r}"))
+    return [rows(folder / f"steps.{r}") for r in range(spec["world"])], sorted(acts), delay / 1e6, [p.pid for p in others], recording
 
 
 def ranks_of(recorder):
@@ -205,7 +207,7 @@ def ask(laggard, build, family, number, seed):
         answer = score.Answer(family, number, 0.0, dict.fromkeys(ids[:1]), [], "", (0, 0))
         before, begun = cpu_s(), time.monotonic()
         try:
-            ranks, acts, pids, recording = run(laggard, build, spec, beside, folder)
+            ranks, acts, delay_ms, pids, recording = run(laggard, build, spec, beside, folder)
             if not all(len(r) > 1 for r in ranks):
                 raise RuntimeError("a rank made no steps")
         except (RuntimeError, subprocess.TimeoutExpired) as e:
@@ -234,8 +236,8 @@ def ask(laggard, build, family, number, seed):
             right = (f.get("culprit") or {}).get("rank") in (spec["late_rank"], None)
         elif f["id"] == "host.cpu_contention" and culprit not in pids:
             right = None  # somebody of this machine had the CPU, or nobody: not known here
-        elif f["id"] == "host.oversubscribed" and spec["world"] > CPUS:
-            right = None  # that many ranks do wait for each other's CPUs; how long, their clocks do not tell
+        elif f["id"] == "host.oversubscribed":
+            right = delay_ms >= 0.5 * (f["lost_ms"] or 0)
         answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"], "lost_ms": f["lost_ms"],
-                                "truth_ms": cost if right else None, "right": right, "title": f["title"]})
+                                "truth_ms": None if not right else delay_ms if f["id"] == "host.oversubscribed" else cost, "right": right, "title": f["title"]})
     return answer

@@ -29,6 +29,7 @@ class Answer:
     error: str = ""
     told_ms: float | None = None  # pairs: of all findings that are the cause's
     shown_ms: float | None = None  # pairs: what the second run takes longer, beyond what may lie between runs of one program
+    one_loss: bool = False  # its causes are one loss, which goes by either name
     others_cpus: float = 0.0  # live: CPUs that strangers to the draw had
 
 
@@ -37,6 +38,14 @@ def cost_ms(job, wall_us, finding):
     if finding not in WITHOUT:
         return None
     return (wall_us - run(job.without(**WITHOUT[finding]))[1]) / 1e3
+
+
+def is_one_loss(job, wall_us, costs):
+    """Whether taking all of the causes away gives back hardly more than one of them: the same time by several names."""
+    if len(costs) < 2 or not all(c in WITHOUT and v for c, v in costs.items()):
+        return False
+    without = {k: v for c in costs for k, v in WITHOUT[c].items()}
+    return (wall_us - run(job.without(**without))[1]) / 1e3 < max(costs.values()) + 0.5 * min(costs.values())
 
 
 def is_right(job, found, truth_ms):
@@ -65,6 +74,7 @@ def ask_trace(laggard, draw):
     job = draw.job
     ranks, wall_us = run(job)
     answer = Answer(draw.family, draw.number, wall_us / 1e3, {c: cost_ms(job, wall_us, c) for c in draw.causes}, [], "", (0, job.steps))
+    answer.one_loss = is_one_loss(job, wall_us, answer.causes)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         paths = [pathlib.Path(folder) / f"rank{r.rank}.json.gz" for r in ranks]
         for path, r in zip(paths, ranks):

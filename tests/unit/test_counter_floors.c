@@ -274,6 +274,23 @@ static struct lg_trace *busy_memory(int64_t x)
 	return table(2, 400, at_memory, x);
 }
 
+/* Half the time at a third of its power, alone, with a memory that is used so little. */
+static struct reading hardly_fed(int gpu, int k, int64_t x)
+{
+	struct reading r = at_work;
+
+	(void)gpu;
+	r.mem = k % 2 ? (double)x : 60;
+	if (k % 2)
+		r.power = at_rest.power + 0.3 * (at_work.power - at_rest.power);
+	return r;
+}
+
+static struct lg_trace *alone_with_memory(int64_t x)
+{
+	return table(1, 400, hardly_fed, x);
+}
+
 /* Half the time at little power, and at so much of the clock. */
 static struct reading at_clock(int gpu, int k, int64_t x)
 {
@@ -341,6 +358,7 @@ static const struct floor floors[] = {
 	/* 35 % of the way from rest to 4.5 times rest */
 	{ "gpu.util_lies", 2.2, 2.225, { .made = never_at_full }, 240, .told = 100, .truth = of_rest },
 	{ "gpu.util_lies", 0.245, 0.25, { .made = alone_at_watts }, 400, .told = 80, .truth = of_its_range },
+	{ "gpu.util_lies", 4, 4, { .made = alone_with_memory }, 60, .told = 1, .truth = as_it_is },
 	{ "gpu.util_lies", 29, 29, { .made = busy_memory }, 90, .told = 2, .truth = as_it_is },
 	{ "gpu.util_lies", 0.7, 0.705, { .made = at_lower_clock }, 200, .told = 1000, .truth = per_mille },
 	{ "gpu.util_lies", 4.5, 4.6, { .made = never_at_rest }, 300, .told = 40, .truth = full_to_that },

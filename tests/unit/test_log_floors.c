@@ -133,7 +133,7 @@ static struct lg_trace *in_a_save(int64_t x)
 static const struct floor floors[] = {
 	{ "data.loader_wait", 0.03, 0.031, { .made = waits }, 1, .told = 200 },
 	{ "data.loader_wait", 0.05, 0.051, { .made = in_the_loader }, 2, .told = 1000, .truth = of_2000 },
-	{ "side.checkpoint", 3, 3, { .made = slow_when_saving }, 1, .told = 8, .truth = as_it_is },
+	{ "side.checkpoint", 2, 2, { .made = slow_when_saving }, 1, .told = 8, .truth = as_it_is },
 	{ "side.checkpoint", 0.009, 0.01, { .made = by_chance }, 14, .told = 60, .truth = chance },
 	{ "side.checkpoint", 0.05, 0.051, { .made = in_a_save }, 5000, .told = 200000 },
 	{ "mem.oom", 1, 1, { .made = steps_after }, 9, .told = 0, .truth = as_it_is, .loudly = true },

@@ -33,7 +33,9 @@ struct device {
 	int32_t index;
 	struct reading *v;
 	size_t n, cap;
-	double limit, line; /* W; busy and below the line, it does not work */
+	double limit, line; /* W; busy and below the line, it does not work; */
+	double line_unfed;  /* and below this one where its memory is not used either: what computes reads */
+	double below;       /* the higher of the two that a reading was below */
 	size_t n_busy, n_spin, n_idle;
 	bool used; /* in more than one reading of a hundred */
 };
@@ -365,6 +367,7 @@ static const char *line_of(struct lg_case *c, const struct devices *d, struct de
 	if (!(most >= (known ? 1 : LG_N_GPU_UTIL_LIES_FULL) * rest))
 		return NULL;
 	g->line = rest + part * (most - rest);
+	g->line_unfed = rest + LG_N_GPU_UTIL_LIES_RANGE * (most - rest);
 	return known ? lg_text(c, "their limit is %.0f W", most)
 	       : most <= seen ? lg_text(c, "they reach %.0f W", seen)
 			      : lg_text(c, LG_SAYS_GPU_UTIL_LIES_REST, rest,
@@ -372,12 +375,15 @@ static const char *line_of(struct lg_case *c, const struct devices *d, struct de
 }
 
 /* Busy, at little power, with a clock that would take more and a memory that is not the reason. */
-static bool spins(const struct device *g, const struct reading *r, double top)
+static bool spins(struct device *g, const struct reading *r, double top)
 {
-	if (!(r->util >= LG_N_GPU_UTIL_LIES_BUSY) || !(r->power < g->line) ||
-	    r->mem >= LG_N_GPU_UTIL_LIES_MEMORY)
+	double line = r->mem < LG_N_GPU_UTIL_LIES_FED ? g->line_unfed : g->line;
+
+	if (!(r->util >= LG_N_GPU_UTIL_LIES_BUSY) || !(r->power < line) ||
+	    r->mem >= LG_N_GPU_UTIL_LIES_MEMORY || r->clock < LG_N_GPU_UTIL_LIES_CLOCK * top)
 		return false;
-	return isnan(r->clock) || isnan(top) || r->clock >= LG_N_GPU_UTIL_LIES_CLOCK * top;
+	g->below = LG_MAX(line, g->below);
+	return true;
 }
 
 static void util_lies(struct lg_case *c, struct devices *d)
@@ -396,8 +402,8 @@ static void util_lies(struct lg_case *c, struct devices *d)
 		n += g->used ? g->n : 0;
 		spin += g->n_spin;
 		with += g->n_spin * 50 > g->n;
-		if (g->n_spin && g->line > line) {
-			line = g->line;
+		if (g->below > line) {
+			line = g->below;
 			against = of;
 		}
 	}

@@ -7,8 +7,11 @@
  * Starts WORLD ranks of itself. A rank's compute is part host (it spins), part device (it sleeps, as a host
  * does that waits for one). What it does and when goes to OUT/steps.RANK: start, duration, time without a
  * batch, arrival at the collective (ns, CLOCK_MONOTONIC); what it does wrong goes to OUT/acts.RANK: start,
- * duration. No library of training, so that a run is ready at once and short.
+ * duration; what its threads waited for a CPU while it stepped, as the kernel counts it (run_delay of
+ * /proc/PID/task/TID/schedstat), to OUT/delay.RANK. No library of training, so that a run is ready at once
+ * and short.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -145,7 +148,8 @@ static struct {
 	int rank, world, fd[WORLD_MAX];
 	double host_us, device_us, noise;
 	int maps;
-	FILE *acts;
+	FILE *acts, *delay;
+	long long delayed;
 } me;
 
 static void compute(double part, enum lag_stage stage)
@@ -229,6 +233,34 @@ static void fork_child(void)
 	act(from);
 }
 
+/* ns, of all threads that there are. */
+static long long waited_for_cpu(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	long long all = 0, ran, delay;
+
+	for (struct dirent *e; tasks && (e = readdir(tasks));) {
+		char path[320];
+		FILE *f;
+
+		snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", e->d_name);
+		f = e->d_name[0] == '.' ? NULL : fopen(path, "re");
+		if (f && fscanf(f, "%lld %lld", &ran, &delay) == 2)
+			all += delay;
+		if (f)
+			fclose(f);
+	}
+	if (tasks)
+		closedir(tasks);
+	return all;
+}
+
+static void tell_delay(void)
+{
+	fprintf(me.delay, "%lld\n", waited_for_cpu() - me.delayed);
+	fclose(me.delay);
+}
+
 static FILE *log_of(const char *out, const char *what)
 {
 	char path[512];
@@ -275,6 +307,9 @@ static void rank_main(char **argv)
 	loader.burst_every = (int)value(argv, "burst_every", 0);
 	pthread_create(&t, NULL, load, NULL);
 	meet(0);
+	me.delay = log_of(out, "delay");
+	me.delayed = waited_for_cpu();
+	atexit(tell_delay); /* also where rank 0 is done first */
 	fclose(log_of(out, "ready"));
 	end = now() + (int64_t)(value(argv, "seconds", 8) * 1e9);
 	for (int n = 1;; n++) {

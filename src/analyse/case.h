@@ -14,11 +14,8 @@
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
 #include "analyse/verdict.h"
-#include "base/alloc.h"
-#include "base/each.h"
-#include "base/order.h"
 #include "rules/says.h"
-#include "store/index.h"
+#include "timeline/scene.h"
 
 /* The main thread of one training process: whose lateness is the question. */
 struct lg_rank {
@@ -107,12 +104,11 @@ struct lg_case {
 	const struct lg_trace *t;
 	struct lg_index *idx; /* the verdict's */
 	struct lg_verdict *v;
+	struct lg_scene scene; /* the same for timeline/ */
 	struct lg_rank *ranks;
 	size_t n_ranks;
 	struct lg_lock_table *locks;
 	struct lg_wait_cache *waits;
-	lg_str *span_names;    /* each once; filled by lg_span_names() */
-	size_t n_span_names;
 	uint32_t *rank_of_thr; /* thread row -> rank index + 1 for main threads, else 0 */
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
@@ -136,16 +132,6 @@ struct lg_case {
 	struct lg_finding scrap;     /* see lg_finding_or_scrap() */
 	int failed;
 };
-
-/* For each row of v[0..n), by value, as long as cond holds. */
-#define LG_EACH_ROW(row, v, n) LG_EACH_ROW_WHILE(1, row, v, n)
-#define LG_EACH_ROW_WHILE(cond, row, v, n)                                                              \
-	for (uint32_t row##_at = 0, row; (cond) && row##_at < (n) && (row = (v)[row##_at], true); row##_at++)
-/* The same of a list of the index: the rows of one thread or process, LG_LISTED(row, c->idx->span, thr). */
-#define LG_LISTED(row, list, of) LG_LISTED_WHILE(1, row, list, of)
-#define LG_LISTED_WHILE(cond, row, list, of)                                                             \
-	for (uint32_t row##_at = list##_off[of], row;                                                     \
-	     (cond) && row##_at < list##_off[(of) + 1] && (row = (list)[row##_at], true); row##_at++)
 
 /* Rows of a list of the index, by time, each cut to [a, b). */
 struct lg_rows {
@@ -234,32 +220,7 @@ static inline bool lg_shows_activity(const struct lg_case *c, size_t row)
 	return !(c->t->sample.flags[row] & c->no_activity);
 }
 
-/* Does an importer say so of this input? */
-static inline bool lg_has_diag(const struct lg_trace *t, uint32_t id)
-{
-	for (size_t i = 0; i < t->diag.n; i++)
-		if (t->diag.id[i] == id)
-			return true;
-	return false;
-}
-
-static inline const char *lg_span_name(const struct lg_trace *t, size_t row)
-{
-	return lg_string(t, t->span.name[row]);
-}
-
-#define lg_ms(ns) ((double)(ns) / 1e6)
-#define lg_seconds(ns) ((double)(ns) / 1e9)
 #define lg_percent(part, of) (100 * (double)(part) / (double)(of))
-
-/* The longest of what comes, the first of equal ones, and when it began. */
-static inline void lg_keep_longest(int64_t *longest, int64_t *at, int64_t dur, int64_t ts)
-{
-	if (dur > *longest) {
-		*longest = dur;
-		*at = ts;
-	}
-}
 
 static inline bool lg_is_mark(const struct lg_trace *t, size_t i, const char *name)
 {

@@ -11,9 +11,9 @@
 #include "analyse/registry.h"
 #include "analyse/steps/log_steps.h"
 #include "analyse/steps/steps.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "base/median.h"
 #include "base/words.h"
+#include "timeline/timeline_gpu.h"
 
 void lg_verdict_free(struct lg_verdict *v)
 {
@@ -549,6 +549,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	c.no_activity = samples_without_activity(t);
 	rc = lg_index_new(&v->index, t, err);
 	c.idx = v->index;
+	c.scene = (struct lg_scene){ .t = t, .idx = v->index, .arena = &v->arena };
 	if (!rc && c.victim_pid && !is_there(t, c.victim_pid)) {
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "there is no process with pid %d in this input",
 			     c.victim_pid);

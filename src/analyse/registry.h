@@ -2,7 +2,8 @@
 /* registry.h - every finder of rules, what it needs, and its place in the order. */
 #ifndef LG_ANALYSE_REGISTRY_H
 #define LG_ANALYSE_REGISTRY_H
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/case.h"
+#include "timeline/timeline_gpu.h"
 
 /* What a trace must have for a finder to be asked. */
 enum lg_needs {

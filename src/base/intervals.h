@@ -32,4 +32,13 @@ int64_t lg_iv_sum(const struct lg_ivs *a);
 int64_t lg_iv_shared(const struct lg_ivs *a, size_t *at, int64_t from, int64_t to);
 bool lg_iv_within(const struct lg_ivs *a, int64_t ts);
 
+/* The longest of what comes, the first of equal ones, and when it began. */
+static inline void lg_keep_longest(int64_t *longest, int64_t *at, int64_t dur, int64_t ts)
+{
+	if (dur > *longest) {
+		*longest = dur;
+		*at = ts;
+	}
+}
+
 #endif /* LG_BASE_INTERVALS_H */

@@ -5,6 +5,8 @@
  */
 #include "store/index.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
@@ -342,4 +344,16 @@ uint32_t lg_index_cpu_at(const struct lg_index *x, lg_thr of, int32_t cpu, int64
 	if (p >= end || x->t->state.ts[x->cpu[p]] > ts)
 		return LG_NO_ROW;
 	return x->cpu[p];
+}
+
+const char *lg_index_fact(const struct lg_index *x, lg_prc prc, const char *key)
+{
+	const struct lg_meta_tab *m = &x->t->meta;
+	const char *value = NULL;
+
+	LG_LISTED(i, x->meta, prc) {
+		if (!strcmp(lg_string(x->t, m->key[i]), key))
+			value = lg_string(x->t, m->value[i]);
+	}
+	return value;
 }

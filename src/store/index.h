@@ -42,6 +42,16 @@ struct lg_index {
 	uint32_t *host_of;                 /* by process row */
 };
 
+/* For each row of v[0..n), by value, as long as cond holds. */
+#define LG_EACH_ROW(row, v, n) LG_EACH_ROW_WHILE(1, row, v, n)
+#define LG_EACH_ROW_WHILE(cond, row, v, n)                                                              \
+	for (uint32_t row##_at = 0, row; (cond) && row##_at < (n) && (row = (v)[row##_at], true); row##_at++)
+/* The same of a list of the index: the rows of one thread or process, LG_LISTED(row, x->span, thr). */
+#define LG_LISTED(row, list, of) LG_LISTED_WHILE(1, row, list, of)
+#define LG_LISTED_WHILE(cond, row, list, of)                                                             \
+	for (uint32_t row##_at = list##_off[of], row;                                                     \
+	     (cond) && row##_at < list##_off[(of) + 1] && (row = (list)[row##_at], true); row##_at++)
+
 int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_error *err) LG_MUST_CHECK;
 void lg_index_free(struct lg_index *x);
 
@@ -59,6 +69,9 @@ uint32_t lg_index_state_from(const struct lg_index *x, lg_thr thr, int64_t ts);
 uint32_t lg_index_span_from(const struct lg_index *x, lg_thr thr, int64_t ts);
 /* Position in x->sample of the first sample of thr at or after ts. */
 uint32_t lg_index_sample_from(const struct lg_index *x, lg_thr thr, int64_t ts);
+
+/* Last value of a fact of prc; NULL when it was never told. */
+const char *lg_index_fact(const struct lg_index *x, lg_prc prc, const char *key);
 
 /* CPU number cpu of the machine that thr runs on (0: the first machine). */
 uint32_t lg_index_cpu_at(const struct lg_index *x, lg_thr of, int32_t cpu, int64_t ts);

@@ -233,6 +233,18 @@ static inline int64_t lg_span_end(const struct lg_trace *t, uint32_t row)
 {
 	return lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 }
+static inline const char *lg_span_name(const struct lg_trace *t, size_t row)
+{
+	return lg_string(t, t->span.name[row]);
+}
+/* Does an importer say so of this input? */
+static inline bool lg_has_diag(const struct lg_trace *t, uint32_t id)
+{
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] == id)
+			return true;
+	return false;
+}
 
 void lg_trace_free(struct lg_trace *t);
 

@@ -43,6 +43,7 @@ def copy(tmp_path):
     ("src/base/map.c", '#include "store/trace.h"'),
     ("src/analyse/steps/steps.c", '#include "record/session.h"'),
     ("src/analyse/chains/chain.c", '#include "analyse/host/causes.h"'),
+    ("src/timeline/gpu_idle.c", '#include "analyse/case.h"'),
     ("src/report/json.c", '#include "import/import.h"'),
     ("src/store/trace.c", '#include "nowhere/x.h"'),
 ])

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/timeline/cost.h"
+#include "timeline/cost.h"
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 #include "store/builder.h"
@@ -25,10 +25,10 @@ static uint32_t rnd(uint32_t *x)
 }
 
 /* Pieces of 1 to `most` ns that tile [0, WINDOW), half of them for want of launches; no room for more. */
-static void tile(struct lg_case *c, struct lg_gpu_run *r, uint32_t most, uint32_t *x)
+static void tile(struct lg_arena *arena, struct lg_gpu_run *r, uint32_t most, uint32_t *x)
 {
 	*r = (struct lg_gpu_run){ .to = WINDOW, .cap_pieces = WINDOW };
-	r->piece = lg_arena_alloc(&c->v->arena, WINDOW, sizeof *r->piece);
+	r->piece = lg_arena_alloc(arena, WINDOW, sizeof *r->piece);
 	assert_non_null(r->piece);
 	for (int64_t at = 0; at < WINDOW; at += r->piece[r->n_pieces++].dur) {
 		int64_t dur = 1 + rnd(x) % most;
@@ -61,13 +61,13 @@ static void each_moment_has_its_cause(void **state)
 
 	(void)state;
 	for (int round = 0; round < 400; round++) {
-		struct lg_verdict v = { 0 };
-		struct lg_case c = { .v = &v };
+		struct lg_arena arena = { 0 };
+		const struct lg_scene scene = { .arena = &arena };
 		struct lg_gpu_run r;
 		struct lg_ivs a;
 		int64_t late = 0, by[LG_GPU_BY_MAX] = { 0 }, at = 0;
 
-		tile(&c, &r, 1u << (round % 9), &x);
+		tile(&arena, &r, 1u << (round % 9), &x);
 		stretches(&a, 1u << (round % 7 + 1), &x);
 		for (size_t i = 0; i < r.n_pieces; i++)
 			for (int64_t t = r.piece[i].ts; t < r.piece[i].ts + r.piece[i].dur; t++) {
@@ -79,7 +79,7 @@ static void each_moment_has_its_cause(void **state)
 				late += moved;
 			}
 		assert_int_equal(lg_gpu_late_within(&r, &a), late);
-		assert_int_equal(lg_gpu_carve(&c, &r, &a, LG_GPU_BY_BATCH), 0);
+		assert_int_equal(lg_gpu_carve(&scene, &r, &a, LG_GPU_BY_BATCH), 0);
 		assert_memory_equal(r.by, by, sizeof by);
 		for (size_t i = 0; i < r.n_pieces; i++) {
 			assert_int_equal(r.piece[i].ts, at);
@@ -92,7 +92,7 @@ static void each_moment_has_its_cause(void **state)
 		assert_int_equal(at, WINDOW);
 		assert_int_equal(lg_gpu_late_within(&r, &a), 0);
 		lg_free(a.v);
-		lg_arena_done(&v.arena);
+		lg_arena_done(&arena);
 	}
 }
 
@@ -117,6 +117,7 @@ static void places_of_many_pieces_are_one(void **state)
 		lg_add_span(b, &(struct lg_span_row){ .ts = i, .name = lg_intern(b, names[i]) });
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
 	c.t = t;
+	c.scene = (struct lg_scene){ .t = t, .arena = &v.arena };
 	v.findings = lg_arena_alloc(&v.arena, LG_FINDINGS_MAX, sizeof *v.findings);
 	r.piece = lg_arena_alloc(&v.arena, MANY, sizeof *r.piece);
 	assert_true(v.findings && r.piece);

@@ -14,30 +14,29 @@
 
 #include <cmocka.h>
 
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 #include "base/map.h"
 #include "gpu_outcome.h"
 
 /* Every nanosecond of the window has exactly one cause. t is freed. */
 static void trace_tiles(struct lg_trace *t, size_t n_runs)
 {
-	struct lg_verdict v = { 0 };
-	struct lg_case c = { 0 };
+	struct lg_index *idx;
+	struct lg_arena arena = { 0 };
+	struct lg_scene scene = { .t = t, .arena = &arena };
 	struct lg_gpu g;
 	struct lg_error err;
 
 	assert_non_null(t);
-	c.t = t;
-	c.v = &v;
-	assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
-	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+	assert_int_equal(lg_index_new(&idx, t, &err), 0);
+	scene.idx = idx;
+	assert_int_equal(lg_gpu_new(&scene, &g, &err), 0);
 	assert_int_equal(g.n, n_runs);
 	for (size_t i = 0; i < g.n; i++) {
 		struct lg_gpu_run *r = &g.run[i];
 		int64_t at = r->from, sum = 0;
 
-		if (!lg_gpu_judged(r))
-			assert_int_equal(lg_gpu_account(&c, &g, r), 0);
+		assert_int_equal(lg_gpu_account(&scene, &g, r), 0);
 		for (size_t k = 0; k < r->n_pieces; k++) {
 			assert_int_equal(r->piece[k].ts, at);
 			assert_true(r->piece[k].dur > 0);
@@ -50,8 +49,8 @@ static void trace_tiles(struct lg_trace *t, size_t n_runs)
 			assert_int_equal(sum, r->to - r->from);
 		}
 	}
-	lg_index_free(c.idx);
-	lg_arena_done(&v.arena);
+	lg_index_free(idx);
+	lg_arena_done(&arena);
 	lg_trace_free(t);
 }
 
@@ -133,17 +132,21 @@ static void any_disorder_is_survived(void **state)
 	(void)state;
 	for (uint64_t seed = 1; seed <= 400; seed++) {
 		struct lg_trace *t = disorder(seed);
-		struct lg_verdict v = { 0 };
-		struct lg_case c = { .t = t, .v = &v };
+		struct lg_index *idx;
+		struct lg_arena arena = { 0 };
+		struct lg_scene scene = { .t = t, .arena = &arena };
 		struct lg_gpu g;
 		struct lg_error err;
 		struct outcome o;
 
-		assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
-		assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+		assert_int_equal(lg_index_new(&idx, t, &err), 0);
+		scene.idx = idx;
+		assert_int_equal(lg_gpu_new(&scene, &g, &err), 0);
 		for (size_t i = 0; i < g.n; i++) {
 			int64_t at = g.run[i].from;
 
+			if (lg_gpu_judged(&g.run[i]))
+				assert_int_equal(lg_gpu_account(&scene, &g, &g.run[i]), 0);
 			for (size_t k = 0; k < g.run[i].n_pieces; k++) {
 				assert_int_equal(g.run[i].piece[k].ts, at);
 				at += g.run[i].piece[k].dur;
@@ -151,8 +154,8 @@ static void any_disorder_is_survived(void **state)
 			if (g.run[i].n_pieces)
 				assert_int_equal(at, g.run[i].to);
 		}
-		lg_index_free(c.idx);
-		lg_arena_done(&v.arena);
+		lg_index_free(idx);
+		lg_arena_done(&arena);
 		o = judge(t);
 		done(&o);
 	}
@@ -163,8 +166,9 @@ static void any_disorder_is_survived(void **state)
 static void groups(size_t n, size_t every, size_t others)
 {
 	enum { GROUP = 100 * US };
-	struct lg_verdict v = { 0 };
-	struct lg_case c = { .v = &v };
+	struct lg_index *idx;
+	struct lg_arena arena = { 0 };
+	struct lg_scene scene = { .arena = &arena };
 	struct lg_builder *b = NULL;
 	struct lg_trace *t = NULL;
 	struct lg_gpu g;
@@ -195,9 +199,10 @@ static void groups(size_t n, size_t every, size_t others)
 		lg_add_span(b, &r);
 	}
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
-	c.t = t;
-	assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
-	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+	assert_int_equal(lg_index_new(&idx, t, &err), 0);
+	scene.t = t;
+	scene.idx = idx;
+	assert_int_equal(lg_gpu_new(&scene, &g, &err), 0);
 	assert_int_equal(g.n, 1);
 	assert_int_equal(g.run[0].n_host, others ? 2 : 1);
 	assert_int_equal(g.run[0].n_ops, n + others);
@@ -225,8 +230,8 @@ static void groups(size_t n, size_t every, size_t others)
 		assert_int_equal(g.run[0].host[1].n, 3 * others);
 		assert_int_equal(g.run[0].host[1].n_launches, others);
 	}
-	lg_index_free(c.idx);
-	lg_arena_done(&v.arena);
+	lg_index_free(idx);
+	lg_arena_done(&arena);
 	lg_trace_free(t);
 }
 

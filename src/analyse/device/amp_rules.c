@@ -205,7 +205,7 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE struct walk *w = lg_calloc(1, sizeof *w);
-	struct lg_gpu_rows rows = lg_gpu_rows(c, r, r->host[host].thr, NULL);
+	struct lg_gpu_rows rows = lg_gpu_rows(&c->scene, r, r->host[host].thr, NULL);
 	uint32_t row;
 
 	if (!w)
@@ -234,13 +234,13 @@ int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
 
 	if (a) {
 		a->row = LG_NO_ROW;
-		a->float_copies = lg_arena_adopt(arena, lg_span_pick(c, LG_LIST_FLOAT_COPIES));
+		a->float_copies = lg_arena_adopt(arena, lg_span_pick(&c->scene, LG_LIST_FLOAT_COPIES));
 		a->hand = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->hand);
 		a->again = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->again);
 	}
 	if (!a || !a->hand || !a->again)
 		return LG_E_NOMEM;
-	r->amp = a;
+	r->notes->amp = a;
 	return 0;
 }
 
@@ -251,25 +251,25 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 	LG_AUTOFREE uint8_t *copies = lg_calloc(t->span.n + 1, 1);
 	int rc = class && copies ? 0 : LG_E_NOMEM;
 
-	for (size_t i = 0; !rc && i < c->n_span_names; i++) {
-		const char *name = lg_string(t, c->span_names[i]);
+	for (size_t i = 0; !rc && i < c->scene.n_span_names; i++) {
+		const char *name = lg_string(t, c->scene.span_names[i]);
 
-		class[c->span_names[i]] =
+		class[c->scene.span_names[i]] =
 			(uint8_t)((lg_name_means(amp_rows, LG_COUNT(amp_rows), name) + 1) |
 				  (strncmp(name, "aten::", 6) ? 0 : ATEN));
 	}
-	LG_EACH_WHILE(!rc && r->amp->float_copies, w, r->work, r->n_work)
-		if (w->call != LG_NO_ROW && r->amp->float_copies[t->span.name[w->span]])
+	LG_EACH_WHILE(!rc && r->notes->amp->float_copies, w, r->work, r->n_work)
+		if (w->call != LG_NO_ROW && r->notes->amp->float_copies[t->span.name[w->span]])
 			copies[w->call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
-		rc = walk_host(c, r, h, class, copies, r->amp);
-	r->amp->rc = rc;
+		rc = walk_host(c, r, h, class, copies, r->notes->amp);
+	r->notes->amp->rc = rc;
 }
 
 int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r)
 {
 	struct lg_arena *arena = &c->v->arena;
-	struct lg_amp *a = r->amp;
+	struct lg_amp *a = r->notes->amp;
 	int rc = a->rc;
 
 	for (size_t h = 0; h < r->n_host; h++) {
@@ -279,13 +279,13 @@ int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r)
 			rc = LG_E_NOMEM;
 	}
 	if (rc)
-		r->amp = NULL;
+		r->notes->amp = NULL;
 	return rc;
 }
 
 static int look(struct lg_case *c, struct lg_gpu_run *r)
 {
-	if (r->amp)
+	if (r->notes->amp)
 		return 0;
 	if (lg_amp_begin(c, r))
 		return LG_E_NOMEM;
@@ -317,10 +317,10 @@ int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 		if (look(c, r))
 			return c->failed = LG_E_NOMEM;
 		for (size_t h = 0; h < r->n_host && !rc; h++) {
-			if (by_hand(r->amp, r))
-				rc = lg_gpu_carve(c, r, &r->amp->hand[h], LG_GPU_BY_CAST);
-			if (!rc && backward_too(r->amp))
-				rc = lg_gpu_carve(c, r, &r->amp->again[h], LG_GPU_BY_CAST);
+			if (by_hand(r->notes->amp, r))
+				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->hand[h], LG_GPU_BY_CAST);
+			if (!rc && backward_too(r->notes->amp))
+				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->again[h], LG_GPU_BY_CAST);
 		}
 		if (rc)
 			return c->failed = rc;
@@ -338,7 +338,7 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 	struct lg_finding *f;
 
 	for (size_t h = 0; h < r->n_host; h++) {
-		lg_gpu_sum_within(c, r, r->host[h].thr, &ivs[h], &s);
+		lg_gpu_sum_within(&c->scene, r, r->host[h].thr, &ivs[h], &s);
 		lost += r->scope == LG_SHOWS_CPU ? lg_iv_sum(&ivs[h]) : 0;
 	}
 	lost += s.savable;
@@ -360,7 +360,7 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	lg_title(c, f, LG_SAYS_GPU_AMP_MISUSE_BY_HAND, a->n_hand, a->n_matrix, a->n_casts /
 		 (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r));
-	f->culprit.function = lg_gpu_place(c, a->row, LG_NO_ROW);
+	f->culprit.function = lg_gpu_place(&c->scene, a->row, LG_NO_ROW);
 	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row],
 			LG_SAYS_GPU_AMP_MISUSE_FIRST_CAST, lg_span_name(c->t, a->row));
 	if (!a->n_finite && a->n_half)
@@ -406,16 +406,16 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 		if (look(c, r))
 			return c->failed = LG_E_NOMEM;
 		/* Ranks run the same program: the first that shows it speaks for all. */
-		if (by_hand(r->amp, r) && !said[0]) {
-			tell_by_hand(c, g, r, r->amp);
+		if (by_hand(r->notes->amp, r) && !said[0]) {
+			tell_by_hand(c, g, r, r->notes->amp);
 			said[0] = true;
 		}
-		if (backward_too(r->amp) && !said[1] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
-			tell_backward(c, g, r, r->amp);
+		if (backward_too(r->notes->amp) && !said[1] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
+			tell_backward(c, g, r, r->notes->amp);
 			said[1] = true;
 		}
 		if (!said[2] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
-			tell_unscaled(c, g, r, r->amp);
+			tell_unscaled(c, g, r, r->notes->amp);
 			said[2] = true;
 		}
 	}

@@ -98,7 +98,7 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 	const struct lg_trace *t = c->t;
 	struct node up[DEPTH_MAX];
 	LG_AUTO_IVS a = { 0 };
-	struct lg_gpu_rows rows = lg_gpu_rows(c, r, thr, kind);
+	struct lg_gpu_rows rows = lg_gpu_rows(&c->scene, r, thr, kind);
 	size_t depth = 0;
 	uint32_t row, lone = LG_NO_ROW; /* forward code in no node: one of equal time may follow */
 	int rc = 0;
@@ -147,7 +147,7 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 	while (!rc && depth)
 		rc = close_node(l, &up[--depth], &a);
 	if (!rc)
-		lg_gpu_sum_within(c, r, thr, &a, &l->again);
+		lg_gpu_sum_within(&c->scene, r, thr, &a, &l->again);
 	return rc;
 }
 
@@ -164,7 +164,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (r->scope != LG_SHOWS_TRAINING)
 		return;
 	if (!seen) {
-		s = lg_gpu_sum_under(c, r, LG_LIST_CHECKPOINT_NODES);
+		s = lg_gpu_sum_under(&c->scene, r, LG_LIST_CHECKPOINT_NODES);
 		/* Of forward again plus backward (twice forward), a third is the recomputation. */
 		part = 1.0 / 3;
 	}
@@ -222,9 +222,9 @@ int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
 
 	if (!kind)
 		return c->failed = LG_E_NOMEM;
-	for (size_t i = 0; i < c->n_span_names; i++) {
-		kind[c->span_names[i]] = (uint8_t)kind_of(lg_string(t, c->span_names[i]));
-		nodes |= kind[c->span_names[i]] == ROW_NODE;
+	for (size_t i = 0; i < c->scene.n_span_names; i++) {
+		kind[c->scene.span_names[i]] = (uint8_t)kind_of(lg_string(t, c->scene.span_names[i]));
+		nodes |= kind[c->scene.span_names[i]] == ROW_NODE;
 	}
 	for (size_t h = 0; r && nodes && h < r->n_host && !c->failed; h++)
 		(void)lg_failed(c, look_at(c, r, kind, r->host[h].thr, &l));

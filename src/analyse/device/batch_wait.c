@@ -84,8 +84,8 @@ static int64_t longest_hole(const struct lg_ivs *a, int64_t from, int64_t to, si
 static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret)
 {
 	LG_AUTO_IVS own = { 0 };
-	int rc = r->busy ? 0 : lg_batch_busy(c, r, &own);
-	const struct lg_ivs *a = r->busy ? r->busy : &own;
+	int rc = r->notes->busy ? 0 : lg_batch_busy(c, r, &own);
+	const struct lg_ivs *a = r->notes->busy ? r->notes->busy : &own;
 
 	*ret = (struct lg_ivs){ 0 };
 	for (size_t k = 0, at = 0; !rc && k < r->n_steps; k++) {
@@ -122,8 +122,8 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_ivs *holes)
 
 bool lg_batch_may_infer(const struct lg_gpu_run *r)
 {
-	if (r->batch_known)
-		return r->batch;
+	if (r->notes->batch_known)
+		return r->notes->batch;
 	/* A host that is steps ahead has no batch to wait for. */
 	return r->main && !r->asked && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (r->steps_marked || !strcmp(r->steps_from, "Optimizer.step")) &&
@@ -141,7 +141,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 		if (lg_failed(c, find_holes(c, r, &holes)))
 			break;
 		if (is_habit(r, &holes) && (double)lg_gpu_late_within(r, &holes) >= floor)
-			(void)lg_failed(c, lg_gpu_carve(c, r, &holes, LG_GPU_BY_BATCH));
+			(void)lg_failed(c, lg_gpu_carve(&c->scene, r, &holes, LG_GPU_BY_BATCH));
 	}
 	return c->failed;
 }
@@ -152,7 +152,7 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 	const struct lg_trace *t = c->t;
 	int64_t inside = 0, until = INT64_MIN; /* one may call another: up to there it is counted */
 	size_t at = 0;
-	LG_AUTOFREE uint8_t *picked = r->has_frames ? lg_span_pick(c, LG_LIST_NEXT) : NULL;
+	LG_AUTOFREE uint8_t *picked = r->has_frames ? lg_span_pick(&c->scene, LG_LIST_NEXT) : NULL;
 
 	LG_LISTED_WHILE(picked, row, c->idx->span, r->main) {
 		int64_t from = LG_MAX(t->span.ts[row], until), end = lg_span_end(t, row);

@@ -7,8 +7,8 @@
 
 #include "analyse/device/device_rules.h"
 #include "analyse/flight/flight.h"
-#include "analyse/timeline/comm_match.h"
-#include "analyse/timeline/traffic.h"
+#include "timeline/comm_match.h"
+#include "timeline/traffic.h"
 
 #define SMALL_BYTES 1000000u
 
@@ -18,8 +18,8 @@ static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 	size_t n = 0, behind = 0;
 	bool ddp = false;
 
-	for (size_t i = 0; i < c->n_span_names && !ddp; i++)
-		ddp = !strcmp(lg_string(c->t, c->span_names[i]), "DistributedDataParallel.forward");
+	for (size_t i = 0; i < c->scene.n_span_names && !ddp; i++)
+		ddp = !strcmp(lg_string(c->t, c->scene.span_names[i]), "DistributedDataParallel.forward");
 	LG_EACH_WHILE(ddp, w, r->work, r->n_work)
 		if (w->class == LG_GPU_COMM && w->call != LG_NO_ROW) {
 			n++;
@@ -120,7 +120,7 @@ static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const stru
 static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
 {
 	struct lg_exposed_kind kind[LG_TRAFFIC_MAX];
-	size_t n = lg_exposed_kinds(c, r, kind);
+	size_t n = lg_exposed_kinds(&c->scene, r, kind);
 	const char *list = "";
 	struct lg_loss_part *part = lg_arena_alloc(&c->v->arena, n, sizeof *part);
 
@@ -184,7 +184,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	if (!r || !r->n_comm)
 		return;
 	if (l.ms > 0)
-		wait = fmin(wait + g->slow_link.mean / 1e6 / l.ms, 1);
+		wait = fmin(wait + (g->slow_link ? g->slow_link->mean : 0) / 1e6 / l.ms, 1);
 	l.ms *= 1 - wait;
 	l.share *= 1 - wait;
 	n = count_comms(c->t, r);

@@ -158,7 +158,7 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 		      struct regions *g)
 {
 	const struct lg_trace *t = c->t;
-	struct lg_gpu_rows rows = lg_gpu_rows(c, r, thr, NULL);
+	struct lg_gpu_rows rows = lg_gpu_rows(&c->scene, r, thr, NULL);
 	struct nest o = { .n = 0 };
 	uint32_t row;
 	int rc = 0;
@@ -183,15 +183,15 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 /* g->frame has room for FRAMES_MAX. */
 static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regions *g)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, LG_LIST_REGIONS);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, LG_LIST_REGIONS);
 	int rc = c->failed;
 	long frame, compile;
 
-	for (size_t i = 0; picked && i < c->n_span_names; i++) {
-		const char *name = lg_string(c->t, c->span_names[i]);
+	for (size_t i = 0; picked && i < c->scene.n_span_names; i++) {
+		const char *name = lg_string(c->t, c->scene.span_names[i]);
 
 		if (!strncmp(name, prefix, sizeof prefix - 1) && !parse_region(name, &frame, &compile))
-			picked[c->span_names[i]] = 0;
+			picked[c->scene.span_names[i]] = 0;
 	}
 	g->n = 0;
 	g->b = (struct breaks){ .outer = LG_NO_ROW, .inner = LG_NO_ROW };

@@ -5,8 +5,7 @@
  * "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. What a lost or broken
  * compilation costs cannot be measured without a run that has it: the finding says so and stays at medium.
  */
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/words.h"
 
 static void in_step(struct lg_case *c, const struct lg_gpu *g)
@@ -43,7 +42,7 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
  */
 static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, LG_LIST_LAUNCHES);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, LG_LIST_LAUNCHES);
 
 	LG_EACH_WHILE(picked, r, g->run, g->n) {
 		size_t n = 0, blocked = 0;
@@ -141,7 +140,7 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 	LG_EACH_WHILE(bits && !told, r, g->run, g->n) {
 		size_t n[DEBUG_CALLS] = { 0 };
 		int64_t at[DEBUG_CALLS] = { 0 };
-		struct lg_gpu_rows rows = lg_gpu_rows(c, r, r->main, NULL);
+		struct lg_gpu_rows rows = lg_gpu_rows(&c->scene, r, r->main, NULL);
 		bool flops, anomaly;
 		uint32_t row;
 
@@ -184,7 +183,7 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 /* Any row at all, also of a thread or stream that is not judged. */
 static bool has_compiled(struct lg_case *c)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, LG_LIST_COMPILED);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, LG_LIST_COMPILED);
 	bool found = c->failed;
 
 	for (size_t i = 0; picked && i < c->t->span.n && !found; i++)

@@ -10,8 +10,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/chance.h"
 #include "store/args.h"
 
@@ -63,7 +62,7 @@ static int shares(const struct lg_case *c, struct rank *k)
 	const int64_t window[] = { k->run->from, k->run->to };
 	int64_t by[1][LG_CPU_PARTS];
 
-	if (lg_cpu_parts(c, k->run, window, 1, by, NULL))
+	if (lg_cpu_parts(&c->scene, k->run, window, 1, by, NULL))
 		return LG_E_NOMEM;
 	for (int p = 0; p < LG_CPU_PARTS; p++)
 		k->by[p] = lg_gpu_part(k->run, (double)by[0][p]);
@@ -135,7 +134,7 @@ static bool is_told(struct lg_case *c, const struct rank *late, const double *mo
 /* What Python does while nothing else is traced. */
 static void tell_python(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r)
 {
-	const char *in = lg_cpu_python(c, r, r->from, r->to);
+	const char *in = lg_cpu_python(&c->scene, r, r->from, r->to);
 
 	if (in)
 		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_PYTHON_DOES, in);

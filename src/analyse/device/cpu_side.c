@@ -7,8 +7,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/words.h"
 
 static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
@@ -103,9 +102,9 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		return;
 	lg_title(c, f, LG_SAYS_SIDE_ON_CPU, what, 100 * f->lost_share, lg_cpu_only_on(c, f, &t));
 	lg_evidence_add(c, f, t.at, t.longest, LG_SAYS_ANY_TIMES, t.n, lg_s(t.n), lg_ms(t.sum));
-	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
+	n = lg_cpu_places(&c->scene, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
 	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
-		const char *where = lg_cpu_where(c, &at[i]);
+		const char *where = lg_cpu_where(&c->scene, &at[i]);
 
 		if (!i)
 			f->culprit.function = where;

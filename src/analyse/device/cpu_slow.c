@@ -8,8 +8,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
 
@@ -78,7 +77,7 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 
 	if (!lg_gpu_tells_slow(step, n))
 		return 0;
-	if (!by || !normal || lg_cpu_parts(c, r, r->step, n, by, &all))
+	if (!by || !normal || lg_cpu_parts(&c->scene, r, r->step, n, by, &all))
 		return LG_E_NOMEM;
 	lg_gpu_usual(step, n, by[0], LG_CPU_PARTS, normal, usual);
 	for (size_t s = 0; s < n; s++) {
@@ -108,7 +107,7 @@ static const char *last_before(const struct lg_case *c, const struct lg_gpu_run 
 static const char *say_hole(struct lg_case *c, const struct excess *e)
 {
 	const char *after = last_before(c, e->run, e->hole.ts);
-	const char *in = lg_cpu_python(c, e->run, e->hole.ts, e->hole.end);
+	const char *in = lg_cpu_python(&c->scene, e->run, e->hole.ts, e->hole.end);
 
 	return lg_text(c, "; the longest such time is %.1f ms%s%s%s%s%s", lg_ms(e->hole.end - e->hole.ts),
 		       e->run->rank >= 0 ? lg_text(c, " on rank %d", e->run->rank) : "",

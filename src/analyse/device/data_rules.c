@@ -6,8 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/median.h"
 #include "base/words.h"
 
@@ -242,7 +241,7 @@ static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const stru
 		for (size_t p = 0; r->host[h].thr == r->main && p < r->host[h].n_marks; p++) {
 			uint32_t row = r->host[h].mark[p];
 
-			if (lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_OPTIMIZER)
+			if (lg_gpu_name(&c->scene, g, t->span.name[row]) == LG_NAME_OPTIMIZER)
 				(void)lg_failed(c, lg_iv_add(&steps, t->span.ts[row],
 								 lg_span_end(t, row), row));
 		}

@@ -3,7 +3,52 @@
 #ifndef LG_ANALYSE_DEVICE_DEVICE_RULES_H
 #define LG_ANALYSE_DEVICE_DEVICE_RULES_H
 #include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
+#include "timeline/cost.h"
+
+/* What the rules remember of a run. */
+enum lg_gpu_with_kernels { LG_GPU_OPTIMIZER, LG_GPU_ZERO_GRAD, LG_GPU_AUTOTUNE, LG_GPU_EXTRAS };
+struct lg_gpu_notes {
+	struct lg_gpu_extra {   /* gpu_kernels.c: what has a cause of its own costs by its kernels, too */
+		size_t kernels; /* of an optimizer a step, where there are too many; all; of candidates */
+		int64_t savable, *by_step; /* ns; NULL = not told */
+	} extra[LG_GPU_EXTRAS];
+	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
+	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
+	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
+	struct lg_ivs *busy; /* if so, when the host was at work */
+};
+
+/* late_rank.c: for whom ranks wait in collectives. */
+struct lg_gpu_late {
+	struct {
+		size_t last;            /* collectives in which it came last */
+		int64_t caused, waited; /* ns: of the others, in the mean over these; of its own */
+		bool late;              /* it is the one, or one of the few, that the others wait for */
+	} *rank;                    /* by run */
+	uint32_t run;               /* that caused most */
+	bool one, numbered;         /* it is one rank; collectives are matched by number */
+	size_t n_late;              /* ranks that are always among the late ones; 0 = in turn */
+	size_t matched, with_wait;  /* collectives */
+	size_t episodes;            /* steps in which ranks wait */
+	int64_t *by_step;           /* ns that they wait, of all; as many as the longest run has steps */
+	double in_step;             /* how much of a step, where most of it lies; NAN: no steps */
+	struct lg_gpu_proof {
+		double part;        /* of a loss: what is beyond chance, by how often it was seen */
+		size_t seen;        /* most of it came in so few episodes; 0 = in enough */
+	} proof;
+	bool hosts;                 /* in turn: it is launches that come late, beyond chance */
+	int64_t caused;             /* ns that ranks wait, in the mean over all */
+	double ns;                  /* what the others wait for the late ones and no computation hides */
+	double more[LG_GPU_BY_MAX]; /* ns that the late ones have of a cause beyond the others */
+	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */
+};
+
+/* What comms.degraded_link told: exposed ns, in the mean over all runs and of the run that loses most, and
+ * how many runs are in such collectives. */
+struct lg_gpu_slow_link {
+	double mean, most;
+	size_t runs;
+};
 
 /* ---- gpu_explain.c ---- */
 struct lg_gpu_loss {
@@ -51,9 +96,22 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 /* Does r's device wait for launches in a few long pauses, mostly? *ret_where: what the host is in for nearly
  * all of the longest; NULL = not told. */
 bool lg_gpu_pauses(struct lg_case *c, const struct lg_gpu_run *r, const char **ret_where); /* gpu_rules.c */
-/* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
-const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
+/* A finding of estimated cost: `part` of the savable time; NULL below floor. */
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor);
 /* The GPU that a counter's track belongs to; 0 = none. */
 lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k);
+
+/* ---- gpu_slow.c: how much longer slow steps took, by cause ---- */
+/* Are there slow ones, and enough of the others to know what is usual? */
+bool lg_gpu_tells_slow(const struct lg_step *step, size_t n);
+/* by: n rows of `kinds`; usual[kinds]: the medians of the steps that are not slow; scratch: n. */
+void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_t kinds, int64_t *scratch,
+		  int64_t *usual);
+/* Add to of[kinds] what a slow step has above the usual, scaled down where that is more than the step's own
+ * excess, because another kind is shorter. Returns the scale; *ret_more: the sum before it. */
+double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
+			 double *of, double *ret_more);
 
 #endif /* LG_ANALYSE_DEVICE_DEVICE_RULES_H */

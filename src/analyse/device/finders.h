@@ -2,7 +2,8 @@
 /* finders.h - who is asked of devices, in the order of registry.c, and what is found out before. */
 #ifndef LG_ANALYSE_DEVICE_FINDERS_H
 #define LG_ANALYSE_DEVICE_FINDERS_H
-#include "analyse/timeline/cost.h"
+#include "analyse/case.h"
+#include "timeline/cost.h"
 
 /* ---- late_rank.c ---- */
 /* g->late and g->critical; after all causes are told apart, before the rules. */
@@ -45,10 +46,12 @@ int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;      /* amp_rules.c */
 void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r);
 int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
-/* May a wait for batches be inferred? Then r->busy will be asked for. */
+/* May a wait for batches be inferred? Then r->notes->busy will be asked for. */
 bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret) LG_MUST_CHECK;
 
+/* v->bound_why, and where slow steps took longer, of runs that have nothing but ranges. */
+int lg_range_times(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* range_times.c */
 int lg_compile_absent(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;     /* compile_trace.c */
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g);           /* compile_regions.c */
 /* v->bound where nothing but operators on the CPU was traced. */

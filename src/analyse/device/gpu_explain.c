@@ -117,36 +117,6 @@ struct lg_finding *lg_gpu_idles(struct lg_case *c, const struct lg_gpu *g, enum 
 	return f;
 }
 
-const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
-{
-	const struct lg_trace *t = c->t;
-	const char *where = NULL, *what = NULL;
-
-	if (op != LG_NO_ROW) {
-		lg_stk s = t->span.stack[op];
-		char buf[256];
-
-		what = lg_span_name(t, op);
-		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
-		for (; s && !where; s = t->stack.parent[s])
-			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
-			    !lg_is_library_path(lg_string(t, t->frame.file[t->stack.frame[s]])))
-				where = lg_arena_strdup(&c->v->arena, buf);
-	}
-	if (site != LG_NO_ROW) {
-		lg_stk s = t->span.kind[site] == LG_SPAN_PYTHON ? t->span.stack[site] : 0;
-		lg_frm f = s ? t->stack.frame[s] : 0;
-
-		where = lg_span_name(t, site);
-		if (f && *lg_string(t, t->frame.file[f]) && t->frame.line[f])
-			where = lg_text(c, "%s:%u %s", lg_string(t, t->frame.file[f]),
-					t->frame.line[f], lg_string(t, t->frame.name[f]));
-	}
-	if (where && what)
-		return lg_text(c, "%s at %s", what, where);
-	return where ? where : what;
-}
-
 /* Which piece, and of which step, comes next. */
 struct episodes {
 	size_t piece, step;
@@ -293,6 +263,27 @@ void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_g
 	lg_grade_part(f, proof.part, proof.seen);
 }
 
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor)
+{
+	double lost = (double)s->savable * part, share = lg_gpu_part(r, lost);
+	struct lg_finding *f =
+		share < floor ? NULL : lg_gpu_finding(c, g, rule, lost / 1e6, share, confidence, r);
+
+	if (!f)
+		return NULL;
+	if (s->by_step)
+		lg_gpu_cap_steps(c, f, r, s->by_step);
+	else if (s->n < LG_N_ANY_REPEATS)
+		lg_grade_part(f, lg_proven(s->n), s->n);
+	if (s->longest)
+		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
+				s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "");
+	lg_evidence(c, f, LG_SAYS_ANY_KERNELS, s->n, lg_ms(s->ns), lg_ms(s->savable));
+	return f;
+}
+
 /* The title of what came in few episodes says so. */
 static void say_few(struct lg_case *c)
 {
@@ -424,7 +415,7 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 	v = l->v;
 	LG_SORT(v, l->n, cmp_place);
 	for (size_t j = 0; j < l->n && j < n && !c->failed; j++) {
-		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
+		const char *where = lg_gpu_place(&c->scene, v[j].op_row, v[j].site_row);
 		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;
 
 		if (where && call && strstr(where, call))
@@ -547,6 +538,28 @@ static void keep_numbers(const struct lg_trace *t, const struct lg_gpu_run *r, s
 	}
 }
 
+/* When r's steps were done, and from when on all before them was. */
+static void step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step)
+{
+	int64_t until = r->step[0];
+
+	LG_EACH_WHILE(!r->asked, w, r->work, r->n_work) {
+		int64_t at = w->call == LG_NO_ROW ? INT64_MAX : t->span.ts[w->call];
+		size_t s = lg_gpu_step_of(r, at);
+
+		if (at < r->step[0] && w->end > until)
+			until = w->end;
+		else if (s < r->n_steps && w->end > step[s].done)
+			step[s].done = w->end;
+	}
+	for (size_t s = 0; s < r->n_steps; s++) {
+		step[s].ready = LG_MAX(until, step[s].ts);
+		step[s].done = LG_MAX(step[s].done, step[s].ts + step[s].dur);
+		step[s].done = LG_MAX(step[s].done, step[s].ready);
+		until = step[s].done;
+	}
+}
+
 /* Steps of a pure profiler trace, where the host's marks gave none. */
 static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -582,7 +595,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		keep_numbers(c->t, r, v->steps + first);
 		if (lg_gpu_judged(r))
-			lg_step_ends(c->t, r, v->steps + first);
+			step_ends(c->t, r, v->steps + first);
 		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW, 0, &noise);
 		if (rc)
 			break;
@@ -772,14 +785,74 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	return 0;
 }
 
+/* What the rules will ask whatever comes of the account. */
+struct beside {
+	struct lg_case *c;
+	struct lg_gpu_run *r;
+	struct lg_ivs busy;
+	int rc;
+};
+
+static void look_beside(void *arg)
+{
+	struct beside *b = arg;
+
+	b->r->notes->batch = lg_batch_may_infer(b->r);
+	if (b->r->notes->batch)
+		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
+	if (b->r->n_ops)
+		lg_amp_walk(b->c, b->r);
+}
+
+static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	enum { WORTH_A_THREAD = 1 << 15 };
+	struct beside b = { .c = c, .r = r };
+	struct lg_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
+	struct lg_side_thread beside;
+	int rc = busy ? 0 : LG_E_NOMEM;
+
+	if (!rc && r->n_ops)
+		rc = lg_amp_begin(c, r);
+	if (rc)
+		return rc;
+	lg_side_thread_start(&beside, c->t->span.n >= WORTH_A_THREAD, look_beside, &b);
+	rc = lg_gpu_account(&c->scene, g, r);
+	lg_side_thread_wait(&beside);
+	if (r->n_ops && lg_amp_end(c, r) && !rc)
+		rc = LG_E_NOMEM;
+	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
+		return LG_E_NOMEM;
+	r->notes->batch_known = true;
+	if (r->notes->batch && !b.rc) {
+		*busy = b.busy;
+		r->notes->busy = busy;
+	}
+	return rc ? rc : b.rc;
+}
+
+/* What nobody is told anything about need not be accounted for. */
+static int account_judged(struct lg_case *c, struct lg_gpu *g)
+{
+	int rc = 0;
+
+	LG_EACH_WHILE(!rc, r, g->run, g->n) {
+		r->notes = lg_arena_alloc(&c->v->arena, 1, sizeof *r->notes);
+		rc = !r->notes ? LG_E_NOMEM : lg_gpu_judged(r) ? account(c, g, r) : 0;
+	}
+	return rc;
+}
+
 int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 {
 	/* Each cause is told apart from what is left of the others. */
 	static int (*const then[])(struct lg_case *, struct lg_gpu *) = {
 		lg_gpu_refine, lg_gpu_refine_batch, lg_gpu_refine_amp, lg_gpu_refine_overlap, lg_gpu_late };
 	bool only = lg_gpu_only(c->t);
-	int rc = lg_gpu_new(c, g, NULL);
+	int rc = lg_gpu_new(&c->scene, g, NULL);
 
+	if (!rc)
+		rc = account_judged(c, g);
 	if (!rc && only && g->n)
 		rc = steps_of(c, g);
 	LG_EACH_WHILE(!rc, r, g->run, g->n)

@@ -91,7 +91,7 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	struct lg_gpu_sums s = lg_gpu_sum_under(c, r, LG_LIST_MATH_ATTENTION);
+	struct lg_gpu_sums s = lg_gpu_sum_under(&c->scene, r, LG_LIST_MATH_ATTENTION);
 	struct lg_finding *f = !s.n ? NULL : lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8,
 							  LG_N_GPU_MATH_ATTENTION_FLOOR);
 
@@ -167,7 +167,7 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
  * it is not counted twice. */
 static void move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, uint8_t into)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, list);
 
 	LG_EACH_WHILE(picked, p, r->piece, r->n_pieces) {
 		uint32_t rows[3] = { p->site, p->op, p->span };
@@ -228,17 +228,17 @@ static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr
 static void move_autotune(struct lg_case *c, struct lg_gpu_run *r)
 {
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
-	LG_AUTOFREE uint8_t *conv = lg_span_pick(c, LG_LIST_CONVOLUTIONS);
-	LG_AUTOFREE uint8_t *wait = conv ? lg_span_pick(c, LG_LIST_EVENT_WAITS) : NULL;
+	LG_AUTOFREE uint8_t *conv = lg_span_pick(&c->scene, LG_LIST_CONVOLUTIONS);
+	LG_AUTOFREE uint8_t *wait = conv ? lg_span_pick(&c->scene, LG_LIST_EVENT_WAITS) : NULL;
 
 	LG_EACH_WHILE(wait, h, r->host, r->n_host) {
 		LG_AUTO_IVS op = { 0 }, test = { 0 };
 
 		tuned_of(c, r, h->thr, conv, wait, &op, &test);
 		move_tuned(c, r, h->thr, &op);
-		lg_gpu_sum_within(c, r, h->thr, &test, &s);
+		lg_gpu_sum_within(&c->scene, r, h->thr, &test, &s);
 	}
-	r->extra[LG_GPU_AUTOTUNE] = (struct lg_gpu_extra){ s.n, s.savable, s.by_step };
+	r->notes->extra[LG_GPU_AUTOTUNE] = (struct lg_gpu_extra){ s.n, s.savable, s.by_step };
 	for (size_t k = 0; s.by_step && k < r->n_pieces; k++)
 		if (r->piece[k].cause == LG_GPU_BY_AUTOTUNE)
 			s.by_step[lg_gpu_step_of(r, r->piece[k].ts)] += r->piece[k].dur;
@@ -254,7 +254,7 @@ static struct lg_gpu_sums sum_single_tensor(struct lg_case *c, const struct lg_g
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 
 	LG_EACH(h, r->host, r->n_host) {
-		LG_AUTO_IVS a = lg_gpu_spans(c, r, h->thr, LG_LIST_OPTIMIZER_STEPS);
+		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, h->thr, LG_LIST_OPTIMIZER_STEPS);
 
 		for (size_t i = 0; a.n && i < r->n_work; i++) {
 			const struct lg_gpu_work *w = &r->work[i];
@@ -262,7 +262,7 @@ static struct lg_gpu_sums sum_single_tensor(struct lg_case *c, const struct lg_g
 
 			if (lg_gpu_called_within(c->t, w, h->thr, &a) && lg_gpu_in_window(r, w) &&
 			    !strstr(name, "multi_tensor") && strncmp(name, "triton_", 7))
-				lg_gpu_sum_in(c, r, i, &s);
+				lg_gpu_sum_in(&c->scene, r, i, &s);
 		}
 	}
 	return s;
@@ -276,12 +276,12 @@ static void refine(struct lg_case *c, struct lg_gpu_run *r)
 
 	move_autotune(c, r);
 	if (s.n / steps >= MANY) {
-		r->extra[LG_GPU_OPTIMIZER] = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
+		r->notes->extra[LG_GPU_OPTIMIZER] = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
 		move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
 	}
-	s = lg_gpu_sum_under(c, r, LG_LIST_ZERO_GRAD);
+	s = lg_gpu_sum_under(&c->scene, r, LG_LIST_ZERO_GRAD);
 	if (s.n) {
-		r->extra[LG_GPU_ZERO_GRAD] = (struct lg_gpu_extra){ s.n, s.savable, NULL };
+		r->notes->extra[LG_GPU_ZERO_GRAD] = (struct lg_gpu_extra){ s.n, s.savable, NULL };
 		move_idle(c, r, LG_LIST_ZERO_GRAD, LG_GPU_BY_ZERO);
 	}
 }
@@ -309,7 +309,7 @@ static const struct {
 static void with_kernels(struct lg_case *c, const struct lg_gpu *g, enum lg_gpu_with_kernels k)
 {
 	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(extras[k].cause));
-	const struct lg_gpu_extra *x = l.worst ? &l.worst->extra[k] : NULL;
+	const struct lg_gpu_extra *x = l.worst ? &l.worst->notes->extra[k] : NULL;
 	bool tuned = k == LG_GPU_AUTOTUNE;
 	struct lg_finding *f;
 
@@ -360,11 +360,11 @@ static bool look_at_convs(const struct lg_case *c, const struct lg_gpu_run *r, s
 	lg_str conv = 0;
 	uint32_t row;
 
-	for (size_t i = 0; i < c->n_span_names; i++)
-		if (!strcmp(lg_string(t, c->span_names[i]), "aten::cudnn_convolution"))
-			conv = c->span_names[i];
+	for (size_t i = 0; i < c->scene.n_span_names; i++)
+		if (!strcmp(lg_string(t, c->scene.span_names[i]), "aten::cudnn_convolution"))
+			conv = c->scene.span_names[i];
 	for (size_t h = 0; conv && h < r->n_host; h++) {
-		struct lg_gpu_rows w = lg_gpu_rows(c, r, r->host[h].thr, NULL);
+		struct lg_gpu_rows w = lg_gpu_rows(&c->scene, r, r->host[h].thr, NULL);
 
 		while (lg_gpu_next_row(&w, &row)) {
 			size_t len, k = 0, step;
@@ -408,7 +408,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	/* Convolutions that matter, nearly all of them on shapes that every step has. */
 	if (x->convs < 2 * steps || again * 10 < x->convs * 9)
 		return;
-	s = lg_gpu_sum_under(c, r, LG_LIST_CONVOLUTIONS);
+	s = lg_gpu_sum_under(&c->scene, r, LG_LIST_CONVOLUTIONS);
 	if (lg_gpu_part(r, (double)s.ns) < LG_N_GPU_CONV_AUTOTUNE_OFF)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_CONV_AUTOTUNE, 0.7, r);
@@ -441,7 +441,7 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 							     lg_string(c->t, name)) +
 					       1);
 		if (kind[name] > 1)
-			lg_gpu_sum_in(c, r, i, &by[kind[name] - 1]);
+			lg_gpu_sum_in(&c->scene, r, i, &by[kind[name] - 1]);
 	}
 	if (!r)
 		return c->failed;

@@ -91,7 +91,7 @@ static const char *around(struct lg_case *c, const struct lg_gpu_run *r, const s
 		    (best == LG_NO_ROW || t->span.dur[row] < t->span.dur[best]))
 			best = row;
 	}
-	return best == LG_NO_ROW ? NULL : lg_gpu_place(c, LG_NO_ROW, best);
+	return best == LG_NO_ROW ? NULL : lg_gpu_place(&c->scene, LG_NO_ROW, best);
 }
 
 /* A few long pauses are no slow launches: neither compilation nor graphs help. */
@@ -141,7 +141,7 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 	return false;
 }
 
-static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
+static void launch_bound(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH));
 	const struct lg_gpu_run *r = l.worst;
@@ -179,7 +179,7 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 		lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_EAGER);
 	}
 	lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_COUNTS, lg_gpu_share(g, BIT(LG_GPU_BY_COMPUTE)) *
-		    100, r->n_kernels, (double)(r->to - r->from) / 1e6, r->n_launch_calls,
+		    100, r->n_kernels, (double)(r->to - r->from) / 1e6, lg_gpu_launch_calls(&c->scene, g, r),
 		    r->compiled ? ", compiled regions in use" : "", r->n_graph_launches ?
 		    ", graphs replayed" : "");
 	lg_gpu_moments(c, f, r, l.mask, 4, "no kernel queued for");
@@ -229,7 +229,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 		f->detail = "copies_to_host";
 		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
 		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, lg_with(c, ", in ", where));
-	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
+	} else if (lg_gpu_after_sync(&c->scene, l.worst, &after)) {
 		tell_work(c, f, &after, l.share);
 	}
 	if (!l.worst->has_frames)

@@ -10,9 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/comm_match.h"
-#include "analyse/timeline/cpu_time.h"
+#include "analyse/device/cpu_rules.h"
+#include "timeline/comm_match.h"
 
 #define BIT LG_GPU_BIT
 /* What no rule tells by itself: the late rank's own running. */
@@ -618,7 +617,7 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 		return -1;
 	/* What stops one stops all; work that is shared out evenly is still to be done by somebody. */
 	/* Ranks that a slow link holds up are late for the others. */
-	slow = g->slow_link.runs < g->n ? g->slow_link.most : 0;
+	slow = g->slow_link && g->slow_link->runs < g->n ? g->slow_link->most : 0;
 	if (l->ns > 0 && (l->n_late || !uneven(l)) && l->in_step >= LG_N_COMMS_STRAGGLER_JITTER)
 		return l->ns - slow < l->ns / 5 ? -1 : fmin(l->ns - slow, l->ns - elsewhere);
 	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM)).ms * 1e6;

@@ -22,9 +22,9 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list
 	int rc = 0;
 
 	for (size_t h = 0; h < r->n_host && !rc; h++) {
-		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->host[h].thr, list);
+		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, r->host[h].thr, list);
 
-		rc = lg_gpu_carve(c, r, &a, LG_GPU_BY_WRAPPER);
+		rc = lg_gpu_carve(&c->scene, r, &a, LG_GPU_BY_WRAPPER);
 	}
 	*ret = r->by[LG_GPU_BY_WRAPPER] - before;
 	return rc;
@@ -33,8 +33,8 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list
 int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g)
 {
 	LG_EACH_WHERE(lg_gpu_judged(r), r, g->run, g->n)
-		if (carve(c, r, LG_LIST_DDP_SEARCH, &r->ddp_search) ||
-		    carve(c, r, LG_LIST_DDP_COPY, &r->ddp_copy))
+		if (carve(c, r, LG_LIST_DDP_SEARCH, &r->notes->ddp_search) ||
+		    carve(c, r, LG_LIST_DDP_COPY, &r->notes->ddp_copy))
 			return c->failed = LG_E_NOMEM;
 	return 0;
 }
@@ -51,9 +51,9 @@ static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, doub
 
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	const struct lg_gpu_sums sums[2] = { lg_gpu_sum_under(c, r, LG_LIST_DDP_SEARCH),
-					     lg_gpu_sum_under(c, r, LG_LIST_DDP_COPY) };
-	const int64_t idle[2] = { r->ddp_search, r->ddp_copy };
+	const struct lg_gpu_sums sums[2] = { lg_gpu_sum_under(&c->scene, r, LG_LIST_DDP_SEARCH),
+					     lg_gpu_sum_under(&c->scene, r, LG_LIST_DDP_COPY) };
+	const int64_t idle[2] = { r->notes->ddp_search, r->notes->ddp_copy };
 	struct lg_finding *f;
 
 	if (lg_told(c, LG_R_COMMS_DDP_FLAGS))
@@ -80,7 +80,7 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 	for (size_t k = 0; k < 2; k++) {
 		enum lg_name_list list = k ? LG_LIST_DDP_COPY : LG_LIST_DDP_SEARCH;
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
-		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->main, list);
+		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, r->main, list);
 		struct lg_iv longest = { 0 };
 		struct lg_finding *f;
 
@@ -123,9 +123,9 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			call[w->span] = w->call + 1;
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
-		LG_AUTO_IVS pre = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_PREFETCH);
-		LG_AUTO_IVS forward = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_FORWARD);
-		LG_AUTO_IVS backward = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_BACKWARD);
+		LG_AUTO_IVS pre = lg_gpu_spans(&c->scene, r, thr, LG_LIST_FSDP_PREFETCH);
+		LG_AUTO_IVS forward = lg_gpu_spans(&c->scene, r, thr, LG_LIST_FSDP_FORWARD);
+		LG_AUTO_IVS backward = lg_gpu_spans(&c->scene, r, thr, LG_LIST_FSDP_BACKWARD);
 
 		LG_EACH_WHILE(!c->failed, p, r->piece, r->n_pieces) {
 			uint32_t row = p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW ? call[p->span] : 0;
@@ -152,8 +152,8 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 
 static bool has_name(const struct lg_case *c, enum lg_name_list list)
 {
-	for (size_t i = 0; i < c->n_span_names; i++)
-		if (lg_on_list(list, lg_string(c->t, c->span_names[i])))
+	for (size_t i = 0; i < c->scene.n_span_names; i++)
+		if (lg_on_list(list, lg_string(c->t, c->scene.span_names[i])))
 			return true;
 	return false;
 }
@@ -206,7 +206,7 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	int64_t waited = 0;
 
 	for (size_t h = 0; f && h < r->n_host; h++) {
-		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_FSDP_LIMITER);
+		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, r->host[h].thr, LG_LIST_FSDP_LIMITER);
 
 		LG_EACH(p, r->piece, r->n_pieces)
 			if ((p->cause == LG_GPU_BY_SYNC) && p->span != LG_NO_ROW &&

@@ -12,7 +12,7 @@
 
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"
-#include "analyse/timeline/comm_match.h"
+#include "timeline/comm_match.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
 #include "base/words.h"
@@ -358,10 +358,9 @@ static void say(struct links *l, const struct lg_gpu_run *r, int64_t ns, int64_t
 }
 
 /* The run that loses most by it, and by its steps; what the others are to know of it. */
-static int price(struct links *l, uint32_t *ret_run, int64_t **ret_by_step)
+static int price(struct links *l, struct lg_gpu_slow_link *told, uint32_t *ret_run, int64_t **ret_by_step)
 {
 	LG_AUTOFREE int64_t *sums = lg_scratch(l->c, l->g->n, sizeof *sums);
-	struct lg_gpu_slow_link *told = &l->g->slow_link;
 	uint32_t run = l->worst->run;
 
 	if (!sums)
@@ -388,6 +387,7 @@ static int price(struct links *l, uint32_t *ret_run, int64_t **ret_by_step)
 
 static int judge(struct links *l)
 {
+	struct lg_gpu_slow_link *told;
 	const struct lg_gpu_run *r;
 	int64_t *by_step;
 	uint32_t run;
@@ -400,14 +400,15 @@ static int judge(struct links *l)
 		compare_in_time(l);
 	if (!l->worst)
 		return 0;
-	if (price(l, &run, &by_step))
+	told = lg_arena_alloc(&l->c->v->arena, 1, sizeof *told);
+	if (!told || price(l, told, &run, &by_step))
 		return LG_E_NOMEM;
 	r = &l->g->run[run];
-	if (r->n_steps < 2 ||
-	    l->g->slow_link.most < LG_N_COMMS_DEGRADED_LINK_FLOOR * (double)(r->to - r->from))
-		l->g->slow_link = (struct lg_gpu_slow_link){ 0 };
-	else
-		say(l, r, (int64_t)l->g->slow_link.most, by_step);
+	if (r->n_steps >= 2 &&
+	    told->most >= LG_N_COMMS_DEGRADED_LINK_FLOOR * (double)(r->to - r->from)) {
+		l->g->slow_link = told;
+		say(l, r, (int64_t)told->most, by_step);
+	}
 	return l->c->failed;
 }
 

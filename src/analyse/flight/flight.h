@@ -13,7 +13,7 @@
  */
 #ifndef LG_ANALYSE_FLIGHT_FLIGHT_H
 #define LG_ANALYSE_FLIGHT_FLIGHT_H
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/case.h"
 
 enum { LG_FLIGHT_RANKS = 1 << 17 };
 #define LG_FLIGHT_RUNS_APART (10 * INT64_C(1000000000)) /* nothing starts a job again sooner */

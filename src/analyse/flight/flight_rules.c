@@ -6,6 +6,7 @@
 
 #include "analyse/flight/flight.h"
 #include "base/words.h"
+#include "rules/device_names.h"
 #include "store/args.h"
 
 enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };

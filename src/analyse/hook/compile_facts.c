@@ -84,7 +84,7 @@ static void compile_skipped(struct lg_case *c, const struct facts *all, const st
 	struct told asked = marks_of(c, all, r->prc, "compile.requested", INT64_MIN);
 	struct told mode = marks_of(c, all, r->prc, "dispatch_mode", j->from);
 	struct told ok = marks_of(c, all, r->prc, "dynamo.frames.ok", INT64_MIN);
-	const char *backend = lg_fact_of(c, r->prc, "compile.requested");
+	const char *backend = lg_index_fact(c->idx, r->prc, "compile.requested");
 	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
 	/* The hook reads the counters at every fifth forward that it samples: enough must have passed
 	 * for "nothing was compiled" to mean something. */
@@ -113,8 +113,8 @@ static void debug_left_on(struct lg_case *c, const struct facts *all, const stru
 			  const struct lg_fact_span *j, bool compile_told, struct lg_finding **f)
 {
 	struct told mode = marks_of(c, all, r->prc, "dispatch_mode", j->from);
-	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
-	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
+	const char *detail = lg_index_fact(c->idx, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
+	const char *blocking = lg_index_fact(c->idx, r->prc, "env.CUDA_LAUNCH_BLOCKING");
 	const char *what[6], *list = "";
 	struct lg_finding *x;
 	size_t n = 0;

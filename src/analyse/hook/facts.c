@@ -4,18 +4,6 @@
 
 #include "analyse/chains/culprit.h"
 
-const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)
-{
-	const struct lg_meta_tab *m = &c->t->meta;
-	const char *value = NULL;
-
-	LG_LISTED(i, c->idx->meta, prc) {
-		if (!strcmp(lg_string(c->t, m->key[i]), key))
-			value = lg_string(c->t, m->value[i]);
-	}
-	return value;
-}
-
 double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64_t from, int64_t to)
 {
 	const struct lg_meta_tab *m = &c->t->meta;

@@ -10,8 +10,6 @@
 #define LG_ANALYSE_HOOK_FACTS_H
 #include "analyse/case.h"
 
-/* Last value of a fact of prc; NULL when it was never told. */
-const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key);
 /* Share of [from, to) during which a 0/1 fact was not 0. */
 double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64_t from, int64_t to);
 

@@ -57,7 +57,7 @@ static const char *fact(const struct look *k, const char *of, int i, const char 
 	char key[64];
 
 	snprintf(key, sizeof key, "%s.%d.%s", of, i, what);
-	return i < 0 ? NULL : lg_fact_of(k->c, k->r->prc, key);
+	return i < 0 ? NULL : lg_index_fact(k->c->idx, k->r->prc, key);
 }
 
 static bool is_fact(const char *fact, const char *value)
@@ -94,18 +94,20 @@ static bool backward_under_autocast(struct look *k)
 /* A framework that keeps float32 copies and scales the loss by itself. */
 static bool scales_by_itself(const struct lg_case *c, const struct lg_rank *r)
 {
-	return lg_fact_of(c, r->prc, "module.deepspeed") || lg_fact_of(c, r->prc, "module.apex") ||
-	       lg_fact_of(c, r->prc, "module.megatron");
+	return lg_index_fact(c->idx, r->prc, "module.deepspeed") ||
+	       lg_index_fact(c->idx, r->prc, "module.apex") ||
+	       lg_index_fact(c->idx, r->prc, "module.megatron");
 }
 
 static bool manual_half(struct look *k)
 {
-	const char *scaler = lg_fact_of(k->c, k->r->prc, "amp.grad_scaler");
+	const char *scaler = lg_index_fact(k->c->idx, k->r->prc, "amp.grad_scaler");
 	const char *list = fact(k, "model", k->model, "parameters");
 	double all, half;
 
 	/* Without a backward pass it is inference, where half() is right. */
-	if (!list || !lg_fact_of(k->c, k->r->prc, "torch.autocast_backward") || scales_by_itself(k->c, k->r))
+	if (!list || !lg_index_fact(k->c->idx, k->r->prc, "torch.autocast_backward") ||
+	    scales_by_itself(k->c, k->r))
 		return false;
 	half = elements(list, "float16", &all);
 	k->title = lg_text(k->c, LG_SAYS_GPU_AMP_MISUSE_HALF_MODEL, 100 * half / all);
@@ -151,10 +153,10 @@ static bool fsdp(struct look *k)
 
 static bool conv_autotune_off(struct look *k)
 {
-	const char *shapes = lg_fact_of(k->c, k->r->prc, "input.shapes");
+	const char *shapes = lg_index_fact(k->c->idx, k->r->prc, "input.shapes");
 	const char *convs = fact(k, "model", k->model, "convolutions");
 
-	if (!is_fact(lg_fact_of(k->c, k->r->prc, "cudnn.benchmark"), "0") || !shapes ||
+	if (!is_fact(lg_index_fact(k->c->idx, k->r->prc, "cudnn.benchmark"), "0") || !shapes ||
 	    strtol(shapes, NULL, 10) > FEW_SHAPES || !convs || strtol(convs, NULL, 10) < 1 ||
 	    !is_fact(fact(k, "model", k->model, "device"), "cuda") || k->j.n < MANY_STEPS)
 		return false;
@@ -168,8 +170,8 @@ static bool conv_autotune_off(struct look *k)
  * _check_worker_number_rationality); ranks of one machine that share its CPUs are not in that. */
 static bool workers_oversubscribed(struct look *k)
 {
-	const char *workers = lg_fact_of(k->c, k->r->prc, "loader.num_workers");
-	const char *may = lg_fact_of(k->c, k->r->prc, "cpu.affinity");
+	const char *workers = lg_index_fact(k->c->idx, k->r->prc, "loader.num_workers");
+	const char *may = lg_index_fact(k->c->idx, k->r->prc, "cpu.affinity");
 	long n = workers ? strtol(workers, NULL, 10) : 0, cpus = may ? strtol(may, NULL, 10) : 0;
 
 	k->title = lg_text(k->c, LG_SAYS_DATA_WORKERS_OVERSUBSCRIBED_TITLE, n, cpus,

@@ -167,8 +167,8 @@ static const struct maker *slow_one(struct story *y, int64_t *ret_usual)
 
 static void say_settings(struct lg_case *c, struct lg_finding *f, const struct story *y, const char *workers)
 {
-	const char *keep = lg_fact_of(c, y->own, "loader.persistent_workers");
-	const char *ahead = lg_fact_of(c, y->own, "loader.prefetch_factor");
+	const char *keep = lg_index_fact(c->idx, y->own, "loader.persistent_workers");
+	const char *ahead = lg_index_fact(c->idx, y->own, "loader.prefetch_factor");
 
 	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SETTINGS, workers,
 		    keep ? ", persistent_workers=" : "", keep ?: "",
@@ -190,7 +190,7 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	if (!r)
 		return;
 	y.own = r->prc;
-	workers = lg_fact_of(c, y.own, "loader.num_workers");
+	workers = lg_index_fact(c->idx, y.own, "loader.num_workers");
 	y.n_spawns = spawns_of(c, r, &spawn, &y.failed);
 	take_fetches(c, &y);
 	take_pieces(c, &y, s, spawn, y.n_spawns);

@@ -17,7 +17,6 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/host/standing.h"
 #include "analyse/steps/steps.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "rules/device_names.h"
 
 #define IDLE_SHARE 0.02 /* of one CPU */

@@ -96,7 +96,7 @@ static const char *parted(struct lg_case *c, const struct stands *all, const cha
 	uint8_t *is = lg_arena_alloc(&c->v->arena, all->n, 1);
 
 	for (size_t i = 0; value && is && i < all->n; i++) {
-		value[i] = lg_fact_of(c, all->v[i].prc, key);
+		value[i] = lg_index_fact(c->idx, all->v[i].prc, key);
 		if (!value[i])
 			return NULL;
 	}
@@ -161,7 +161,7 @@ struct lg_world lg_world_of(struct lg_case *c, const struct stands *all)
 	if (!n || world > WORLD_MAX)
 		return told;
 	/* Those of other hosts are seen there. */
-	local = lg_fact_of(c, all->v[0].prc, "env.LOCAL_WORLD_SIZE");
+	local = lg_index_fact(c->idx, all->v[0].prc, "env.LOCAL_WORLD_SIZE");
 	told.absent = n == 1 && local && !strcmp(local, lg_text(c, "%d", world)) ? (int32_t)absent[0] : -1;
 	told.text = lg_text(c, "rank%s %s of %d %s not here", lg_s(n),
 			    lg_ranges_text(c, absent, n, RANGES_MAX, &n), world, n == 1 ? "is" : "are");

@@ -12,9 +12,9 @@
 
 #include "analyse/steps/judge.h"
 #include "analyse/steps/steps.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "base/median.h"
 #include "base/words.h"
+#include "timeline/timeline_gpu.h"
 
 enum { MIN_LINES = 3, RANK_LINES = 8 };
 static const int64_t BAR_GRAIN_NS = 1000000000; /* a progress bar tells whole seconds */

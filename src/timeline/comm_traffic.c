@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/traffic.h"
+#include "timeline/cost.h"
+#include "timeline/traffic.h"
 #include "store/args.h"
 #include "base/upper_bound.h"
 
@@ -65,17 +65,17 @@ static size_t told_by_row_name(const struct lg_trace *t, uint32_t row)
 }
 
 /* What the innermost range around a launching call tells. */
-static size_t told_by_host(const struct lg_case *c, const uint8_t *ranges, uint32_t call)
+static size_t told_by_host(const struct lg_scene *sc, const uint8_t *ranges, uint32_t call)
 {
 	enum { ROWS_BACK = 256 }; /* such ranges end soon after they launch */
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	lg_thr thr = t->span.thr[call];
 	int64_t ts = t->span.ts[call];
-	size_t first = c->idx->span_off[thr], lo = first, hi = c->idx->span_off[thr + 1];
+	size_t first = sc->idx->span_off[thr], lo = first, hi = sc->idx->span_off[thr + 1];
 
-	LG_BISECT(lo, hi, mid, t->span.ts[c->idx->span[mid]] <= ts);
+	LG_BISECT(lo, hi, mid, t->span.ts[sc->idx->span[mid]] <= ts);
 	for (size_t n = 0; lo-- > first && n < ROWS_BACK; n++) {
-		uint32_t row = c->idx->span[lo];
+		uint32_t row = sc->idx->span[lo];
 		size_t k;
 
 		if (!ranges[t->span.name[row]] || lg_row_end(t, t->span.ts[row], t->span.dur[row]) <= ts)
@@ -89,26 +89,26 @@ static size_t told_by_host(const struct lg_case *c, const uint8_t *ranges, uint3
 }
 
 /* Of the device row that `call` launched; ranges may be NULL: there are none. */
-static size_t move_of(const struct lg_case *c, const uint8_t *ranges, uint32_t row, uint32_t call)
+static size_t move_of(const struct lg_scene *sc, const uint8_t *ranges, uint32_t row, uint32_t call)
 {
-	size_t k = told_by_argument(c->t, row);
+	size_t k = told_by_argument(sc->t, row);
 
 	if (k == MOVES && ranges && call != LG_NO_ROW)
-		k = told_by_host(c, ranges, call);
-	return k < MOVES ? k : told_by_row_name(c->t, row);
+		k = told_by_host(sc, ranges, call);
+	return k < MOVES ? k : told_by_row_name(sc->t, row);
 }
 
 /* The exposed time by what moves; by[MOVES]: nothing tells. */
-static void sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *by)
+static void sum_exposed(const struct lg_scene *sc, const struct lg_gpu_run *r, int64_t *by)
 {
-	LG_AUTOFREE uint8_t *ranges = lg_span_pick(c, LG_LIST_COMM_RANGES);
-	LG_AUTOFREE uint8_t *is = lg_scratch(c, c->t->span.n + 1, 1); /* by row: 1 + which of moves[] */
+	LG_AUTOFREE uint8_t *ranges = lg_span_pick(sc, LG_LIST_COMM_RANGES);
+	LG_AUTOFREE uint8_t *is = lg_calloc(sc->t->span.n + 1, 1); /* by row: 1 + which of moves[] */
 
-	if (!is)
+	if (lg_scene_failed(sc, is ? 0 : LG_E_NOMEM))
 		return;
 	LG_EACH(w, r->work, r->n_work)
 		if (w->class == LG_GPU_COMM)
-			is[w->span] = (uint8_t)(1 + move_of(c, ranges, w->span, w->call));
+			is[w->span] = (uint8_t)(1 + move_of(sc, ranges, w->span, w->call));
 	LG_EACH(p, r->piece, r->n_pieces)
 		if (p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW)
 			by[is[p->span] ? is[p->span] - 1 : MOVES] += p->dur;
@@ -140,12 +140,12 @@ static void name_kind(const int64_t *by, struct lg_exposed_kind *k, int64_t of)
 LG_ORDER_BY(cmp_share, struct lg_exposed_kind,
 	    LG_CMP(y->share, x->share) ?: (int)x->is - (int)y->is)
 
-size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret)
+size_t lg_exposed_kinds(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_exposed_kind *ret)
 {
 	int64_t by[MOVES + 1] = { 0 }, kind[LG_TRAFFIC_MAX] = { 0 }, all;
 	size_t n = 0;
 
-	sum_exposed(c, r, by);
+	sum_exposed(sc, r, by);
 	all = by[MOVES];
 	for (size_t i = 0; i < MOVES; i++) {
 		kind[moves[i].is] += by[i];

@@ -8,8 +8,9 @@
  * (an optimizer on the CPU) are offloaded, not saved; the next batch comes, too, and comes in the other steps
  * as well. The whole stretch, up to what the host does next, becomes LG_HOST_SIDE.
  */
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 #include "base/median.h"
+#include "rules/rules.h"
 
 /* Rows in which what comes next is looked for: most often it is the next one. */
 enum { LOOK_AHEAD = 4096 };
@@ -209,19 +210,19 @@ static int find(const struct lg_trace *t, const struct lg_gpu_run *r, struct fet
 	return rc ? rc : complete(all, &f);
 }
 
-int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r)
+int lg_gpu_unnamed_saves(const struct lg_scene *sc, struct lg_gpu_run *r)
 {
 	struct fetches all = { 0 };
 	struct saves saves = { 0 };
 	int64_t anyway = 0;
-	int rc = find(c->t, r, &all);
+	int rc = find(sc->t, r, &all);
 
 	if (!rc && all.n)
-		rc = comes_anyway(c->t, r, all.v, all.n, &anyway);
+		rc = comes_anyway(sc->t, r, all.v, all.n, &anyway);
 	LG_EACH_WHILE(!rc, f, all.v, all.n)
-		rc = judge(c->t, r, f, anyway, &saves);
+		rc = judge(sc->t, r, f, anyway, &saves);
 	if (saves.n && !rc)
-		rc = rewrite(&c->v->arena, &r->host[lg_gpu_main_host(r) - r->host], &saves);
+		rc = rewrite(sc->arena, &r->host[lg_gpu_main_host(r) - r->host], &saves);
 	lg_free(all.v);
 	lg_free(saves.v);
 	return rc;

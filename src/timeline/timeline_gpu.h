@@ -8,11 +8,10 @@
  * external id. Every nanosecond of the window is then given to exactly one cause (gpu_idle.c), so
  * that losses may be added and compared.
  */
-#ifndef LG_ANALYSE_TIMELINE_TIMELINE_GPU_H
-#define LG_ANALYSE_TIMELINE_TIMELINE_GPU_H
-#include "analyse/case.h"
-#include "base/intervals.h"
+#ifndef LG_TIMELINE_TIMELINE_GPU_H
+#define LG_TIMELINE_TIMELINE_GPU_H
 #include "rules/device_names.h"
+#include "timeline/scene.h"
 
 enum lg_gpu_class {
 	LG_GPU_COMPUTE, /* kernels, memset, copies inside the device */
@@ -130,8 +129,6 @@ enum lg_trace_shows {
 	LG_SHOWS_RANGES    /* ranges that the program marks, nothing else */
 };
 
-enum lg_gpu_with_kernels { LG_GPU_OPTIMIZER, LG_GPU_ZERO_GRAD, LG_GPU_AUTOTUNE, LG_GPU_EXTRAS };
-
 struct lg_gpu_run {
 	lg_prc prc;
 	lg_thr main;
@@ -170,23 +167,16 @@ struct lg_gpu_run {
 	struct lg_iv *other; /* when any of them works: disjoint, by time */
 	size_t n_other;
 	/* Counted inside the window. */
-	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
+	size_t n_kernels, n_comm, n_unlaunched, n_graph_launches, n_graph_built;
 	size_t n_ops;
 	int64_t kernel_ns, comm_ns, median_kernel;
-	struct lg_gpu_extra {   /* gpu_kernels.c: what has a cause of its own costs by its kernels, too */
-		size_t kernels; /* of an optimizer a step, where there are too many; all; of candidates */
-		int64_t savable, *by_step; /* ns; NULL = not told */
-	} extra[LG_GPU_EXTRAS];
-	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	size_t n_saves, save_copies; /* unnamed_saves.c: what looks like a save, and the tensors in them */
 	int64_t save_bytes;
-	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
-	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
-	struct lg_ivs *busy; /* if so, when the host was at work */
 	bool has_backward, has_frames, has_side, has_compile, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
 	const char *device;
+	struct lg_gpu_notes *notes; /* of the rules, theirs */
 };
 
 static inline const struct lg_gpu_host *lg_gpu_main_host(const struct lg_gpu_run *r)
@@ -198,56 +188,26 @@ static inline const struct lg_gpu_host *lg_gpu_main_host(const struct lg_gpu_run
 	return h;
 }
 
-/* late_rank.c: for whom ranks wait in collectives. */
-struct lg_gpu_late {
-	struct {
-		size_t last;            /* collectives in which it came last */
-		int64_t caused, waited; /* ns: of the others, in the mean over these; of its own */
-		bool late;              /* it is the one, or one of the few, that the others wait for */
-	} *rank;                    /* by run */
-	uint32_t run;               /* that caused most */
-	bool one, numbered;         /* it is one rank; collectives are matched by number */
-	size_t n_late;              /* ranks that are always among the late ones; 0 = in turn */
-	size_t matched, with_wait;  /* collectives */
-	size_t episodes;            /* steps in which ranks wait */
-	int64_t *by_step;           /* ns that they wait, of all; as many as the longest run has steps */
-	double in_step;             /* how much of a step, where most of it lies; NAN: no steps */
-	struct lg_gpu_proof {
-		double part;        /* of a loss: what is beyond chance, by how often it was seen */
-		size_t seen;        /* most of it came in so few episodes; 0 = in enough */
-	} proof;
-	bool hosts;                 /* in turn: it is launches that come late, beyond chance */
-	int64_t caused;             /* ns that ranks wait, in the mean over all */
-	double ns;                  /* what the others wait for the late ones and no computation hides */
-	double more[LG_GPU_BY_MAX]; /* ns that the late ones have of a cause beyond the others */
-	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */
-};
-
-/* What comms.degraded_link told: exposed ns, in the mean over all runs and of the run that loses most, and
- * how many runs are in such collectives. */
-struct lg_gpu_slow_link {
-	double mean, most;
-	size_t runs;
-};
-
 struct lg_gpu {
 	struct lg_gpu_run *run;
 	size_t n;
-	const struct lg_gpu_late *late;    /* NULL = nobody waits, or one rank only */
-	const struct lg_gpu_run *critical; /* the one late rank: the others wait for all that it does; NULL */
-	struct lg_gpu_slow_link slow_link; /* all 0: none was told */
 	uint8_t *name_class; /* by string: enum lg_name_class + 1, filled on first use */
 	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */
+	/* What the rules make of it, theirs. */
+	const struct lg_gpu_late *late;    /* NULL = nobody waits, or one rank only */
+	const struct lg_gpu_run *critical; /* the one late rank: the others wait for all that it does; NULL */
+	const struct lg_gpu_slow_link *slow_link; /* NULL = none was told */
 };
 
-/* Runs of all processes, windows and causes; everything lives in the verdict's arena. */
-int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err) LG_MUST_CHECK;
+/* Runs of all processes and their windows; everything lives in the scene's arena. lg_gpu_account() says where
+ * the time of each went. */
+int lg_gpu_new(struct lg_scene *sc, struct lg_gpu *ret, struct lg_error *err) LG_MUST_CHECK;
 /* Class of a string id, remembered: every row is asked for it several times. */
-static inline enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s)
+static inline enum lg_name_class lg_gpu_name(const struct lg_scene *sc, struct lg_gpu *g, lg_str s)
 {
 	if (!g->name_class[s])
-		g->name_class[s] = (uint8_t)(lg_name_class_of(lg_string(c->t, s)) + 1);
+		g->name_class[s] = (uint8_t)(lg_name_class_of(lg_string(sc->t, s)) + 1);
 	return (enum lg_name_class)(g->name_class[s] - 1);
 }
 
@@ -303,4 +263,4 @@ static inline bool lg_gpu_in_window(const struct lg_gpu_run *r, const struct lg_
 	return w->ts >= r->from && w->end <= r->to;
 }
 
-#endif /* LG_ANALYSE_TIMELINE_TIMELINE_GPU_H */
+#endif /* LG_TIMELINE_TIMELINE_GPU_H */

@@ -6,7 +6,7 @@
  * host's steps are then as short as their launches until the queue is full. Work belongs to the step that
  * orders it.
  */
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 
 /* A device that is behind by less is only finishing the last step. */
 #define BEHIND_SHARE 0.1
@@ -100,7 +100,7 @@ static void spread_over_holes(const int64_t *done, int64_t *b, size_t n)
  * done it. At the end the host may have waited for it after all (a loss that is read, the
  * profiler's stop): then it is told by where the device was furthest behind.
  */
-int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
+int lg_steps_of_device(const struct lg_scene *sc, struct lg_gpu_run *r)
 {
 	size_t n = r->n_steps;
 	struct own o = { 0 };
@@ -109,13 +109,13 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 
 	if (!n || !r->n_work || r->cut_head)
 		return 0;
-	b = lg_arena_alloc(&c->v->arena, n + 1, sizeof *b);
-	o.done = lg_arena_alloc(&c->v->arena, n, sizeof *o.done);
+	b = lg_arena_alloc(sc->arena, n + 1, sizeof *b);
+	o.done = lg_arena_alloc(sc->arena, n, sizeof *o.done);
 	if (!b || !o.done)
 		return LG_E_NOMEM;
 	for (size_t s = 0; s < n; s++)
 		o.done[s] = INT64_MIN;
-	find_own(c->t, r, &o);
+	find_own(sc->t, r, &o);
 	if (2 * o.n < r->n_work)
 		return 0; /* whose most of it is, is not known */
 	b[n] = r->step[n];
@@ -123,7 +123,7 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 		b[n] = LG_MAX(o.done[s], b[n]);
 	for (size_t s = 0; s < n; s++)
 		behind = o.done[s] > r->step[s + 1] + behind ? o.done[s] - r->step[s + 1] : behind;
-	unknown = r->n_unrun ? forget_unrun(c->t, r, o.done) : 0;
+	unknown = r->n_unrun ? forget_unrun(sc->t, r, o.done) : 0;
 	if (unknown < 0)
 		return unknown;
 	if (2 * (size_t)unknown > n)
@@ -132,7 +132,7 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 		behind = b[n] - r->step[n];
 	if ((double)behind <= BEHIND_SHARE * (double)(r->step[n] - r->step[0]))
 		return 0;
-	if (o.first && o.first->ts - lg_span_end(c->t, o.first->call) > BEHIND_NS) {
+	if (o.first && o.first->ts - lg_span_end(sc->t, o.first->call) > BEHIND_NS) {
 		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL))
 			return 0;
 		from = o.first->ts;
@@ -151,25 +151,4 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 	r->from = b[0];
 	r->to = b[n];
 	return 0;
-}
-
-void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step)
-{
-	int64_t until = r->step[0];
-
-	LG_EACH_WHILE(!r->asked, w, r->work, r->n_work) {
-		int64_t at = w->call == LG_NO_ROW ? INT64_MAX : t->span.ts[w->call];
-		size_t s = lg_gpu_step_of(r, at);
-
-		if (at < r->step[0] && w->end > until)
-			until = w->end;
-		else if (s < r->n_steps && w->end > step[s].done)
-			step[s].done = w->end;
-	}
-	for (size_t s = 0; s < r->n_steps; s++) {
-		step[s].ready = LG_MAX(until, step[s].ts);
-		step[s].done = LG_MAX(step[s].done, step[s].ts + step[s].dur);
-		step[s].done = LG_MAX(step[s].done, step[s].ready);
-		until = step[s].done;
-	}
 }

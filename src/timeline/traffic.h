@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* traffic.h - what moves over the links, and for what. */
-#ifndef LG_ANALYSE_TIMELINE_TRAFFIC_H
-#define LG_ANALYSE_TIMELINE_TRAFFIC_H
-#include "analyse/timeline/timeline_gpu.h"
+#ifndef LG_TIMELINE_TRAFFIC_H
+#define LG_TIMELINE_TRAFFIC_H
+#include "timeline/timeline_gpu.h"
 
 /* ---- comm_traffic.c ---- */
 /* What moves over the links, as far as the advice depends on it. */
@@ -18,7 +18,7 @@ struct lg_exposed_kind {
 	char op[32];   /* what its collectives are called */
 };
 /* ret: room for LG_TRAFFIC_MAX. Returns how many; the largest first. */
-size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
+size_t lg_exposed_kinds(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
 
 /* ---- pipeline_stages.c ---- */
 /* A rank with more work of its own than the others, which wait for what it sends. */
@@ -29,4 +29,4 @@ struct lg_long_stage {
 };
 bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
 
-#endif /* LG_ANALYSE_TIMELINE_TRAFFIC_H */
+#endif /* LG_TIMELINE_TRAFFIC_H */

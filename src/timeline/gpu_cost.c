@@ -3,13 +3,14 @@
  * gpu_cost.c - what work on the device costs that need not be there: the part of kernels that other
  * work waited for, and the idle time before them for want of launches.
  */
-#include "analyse/device/device_rules.h"
+#include "timeline/cost.h"
+
 #include "base/upper_bound.h"
 
-int lg_span_names(struct lg_case *c)
+int lg_span_names(struct lg_scene *sc)
 {
-	const struct lg_span_tab *s = &c->t->span;
-	uint8_t *seen = lg_calloc(c->t->n_str + 1, 1);
+	const struct lg_span_tab *s = &sc->t->span;
+	uint8_t *seen = lg_calloc(sc->t->n_str + 1, 1);
 	size_t n = 0;
 
 	if (!seen)
@@ -18,27 +19,27 @@ int lg_span_names(struct lg_case *c)
 		n += !seen[s->name[i]];
 		seen[s->name[i]] = 1;
 	}
-	c->n_span_names = 0;
-	c->span_names = lg_arena_alloc(&c->v->arena, n + 1, sizeof *c->span_names);
-	for (lg_str k = 0; c->span_names && k < c->t->n_str; k++)
+	sc->n_span_names = 0;
+	sc->span_names = lg_arena_alloc(sc->arena, n + 1, sizeof *sc->span_names);
+	for (lg_str k = 0; sc->span_names && k < sc->t->n_str; k++)
 		if (seen[k])
-			c->span_names[c->n_span_names++] = k;
+			sc->span_names[sc->n_span_names++] = k;
 	lg_free(seen);
-	return c->span_names ? 0 : LG_E_NOMEM;
+	return sc->span_names ? 0 : LG_E_NOMEM;
 }
 
-uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list)
+uint8_t *lg_span_pick(const struct lg_scene *sc, enum lg_name_list list)
 {
 	uint8_t *picked = NULL;
 
-	for (size_t i = 0; i < c->n_span_names; i++) {
-		if (!lg_on_list(list, lg_string(c->t, c->span_names[i])))
+	for (size_t i = 0; i < sc->n_span_names; i++) {
+		if (!lg_on_list(list, lg_string(sc->t, sc->span_names[i])))
 			continue;
 		if (!picked)
-			picked = lg_scratch(c, c->t->n_str, 1);
-		if (!picked)
+			picked = lg_calloc(sc->t->n_str, 1);
+		if (lg_scene_failed(sc, picked ? 0 : LG_E_NOMEM))
 			break;
-		picked[c->span_names[i]] = 1;
+		picked[sc->span_names[i]] = 1;
 	}
 	return picked;
 }
@@ -66,14 +67,14 @@ static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, siz
 	return ready < w->end ? w->end - ready : 0;
 }
 
-void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
+void lg_gpu_sum_in(const struct lg_scene *sc, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
 {
-	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(c->t, r, i);
+	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(sc->t, r, i);
 
 	s->ns += d;
 	s->savable += saved;
 	if (saved && r->n_steps >= 2 && !s->by_step)
-		s->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *s->by_step);
+		s->by_step = lg_arena_alloc(sc->arena, r->n_steps + 1, sizeof *s->by_step);
 	if (saved && s->by_step)
 		s->by_step[lg_gpu_step_of(r, r->work[i].ts)] += saved;
 	s->n++;
@@ -84,45 +85,46 @@ void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, stru
 	}
 }
 
-void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *a,
-		       struct lg_gpu_sums *s)
+void lg_gpu_sum_within(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
+		       const struct lg_ivs *a, struct lg_gpu_sums *s)
 {
 	for (size_t i = 0; a->n && i < r->n_work; i++)
-		if (lg_gpu_called_within(c->t, &r->work[i], thr, a))
-			lg_gpu_sum_in(c, r, i, s);
+		if (lg_gpu_called_within(sc->t, &r->work[i], thr, a))
+			lg_gpu_sum_in(sc, r, i, s);
 }
 
 /* Those of the rows whose names are picked. */
-static struct lg_ivs spans_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+static struct lg_ivs spans_of(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
 				  const uint8_t *picked)
 {
-	struct lg_gpu_rows w = lg_gpu_rows(c, r, thr, picked);
+	struct lg_gpu_rows w = lg_gpu_rows(sc, r, thr, picked);
 	struct lg_ivs a = { 0 };
 	uint32_t row;
 
-	while (picked && !c->failed && lg_gpu_next_row(&w, &row))
-		(void)lg_failed(c, lg_iv_add(&a, c->t->span.ts[row], lg_span_end(c->t, row), row));
+	while (picked && !sc->arena->failed && lg_gpu_next_row(&w, &row))
+		(void)lg_scene_failed(sc, lg_iv_add(&a, sc->t->span.ts[row], lg_span_end(sc->t, row), row));
 	return a;
 }
 
-struct lg_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+struct lg_ivs lg_gpu_spans(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
 			       enum lg_name_list list)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(sc, list);
 
-	return spans_of(c, r, thr, picked);
+	return spans_of(sc, r, thr, picked);
 }
 
-struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list)
+struct lg_gpu_sums lg_gpu_sum_under(const struct lg_scene *sc, const struct lg_gpu_run *r,
+				    enum lg_name_list list)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(sc, list);
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 
 	LG_EACH_WHILE(picked, h, r->host, r->n_host) {
-		LG_AUTO_IVS a = spans_of(c, r, h->thr, picked);
+		LG_AUTO_IVS a = spans_of(sc, r, h->thr, picked);
 
 		s.spans += a.n;
-		lg_gpu_sum_within(c, r, h->thr, &a, &s);
+		lg_gpu_sum_within(sc, r, h->thr, &a, &s);
 	}
 	return s;
 }
@@ -207,7 +209,7 @@ static size_t put(struct lg_gpu_piece *v, size_t n, struct lg_gpu_piece like, in
 	return n - 1;
 }
 
-static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t more)
+static int make_room(const struct lg_scene *sc, struct lg_gpu_run *r, size_t more)
 {
 	size_t need = r->n_pieces + more;
 	struct lg_gpu_piece *p = r->piece;
@@ -219,7 +221,7 @@ static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t more)
 	if (!p)
 		return LG_E_NOMEM;
 	memcpy(p, r->piece, r->n_pieces * sizeof *p);
-	p = lg_arena_readopt(&c->v->arena, r->piece, p);
+	p = lg_arena_readopt(sc->arena, r->piece, p);
 	if (!p)
 		return LG_E_NOMEM;
 	r->piece = p;
@@ -256,7 +258,7 @@ static void cut_out(struct lg_gpu_run *r, const struct part *part, size_t n_part
 	}
 }
 
-int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_ivs *a, uint8_t into)
+int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a, uint8_t into)
 {
 	struct part p = { .to = INT64_MIN }, *part = NULL;
 	size_t n = 0, cap = 0, more = 0;
@@ -271,30 +273,9 @@ int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_ivs *a
 		rc = LG_APPEND(part, n, cap, p);
 	}
 	if (!rc && n)
-		rc = make_room(c, r, more);
+		rc = make_room(sc, r, more);
 	if (!rc)
 		cut_out(r, part, n, more, into);
 	lg_free(part);
 	return rc;
-}
-
-struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
-				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
-				double confidence, double floor)
-{
-	double lost = (double)s->savable * part, share = lg_gpu_part(r, lost);
-	struct lg_finding *f =
-		share < floor ? NULL : lg_gpu_finding(c, g, rule, lost / 1e6, share, confidence, r);
-
-	if (!f)
-		return NULL;
-	if (s->by_step)
-		lg_gpu_cap_steps(c, f, r, s->by_step);
-	else if (s->n < LG_N_ANY_REPEATS)
-		lg_grade_part(f, lg_proven(s->n), s->n);
-	if (s->longest)
-		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
-				s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "");
-	lg_evidence(c, f, LG_SAYS_ANY_KERNELS, s->n, lg_ms(s->ns), lg_ms(s->savable));
-	return f;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.h - launches, host rows, steps and the window that is judged, and where its time went. */
-#ifndef LG_ANALYSE_TIMELINE_WINDOW_H
-#define LG_ANALYSE_TIMELINE_WINDOW_H
-#include "analyse/timeline/timeline_gpu.h"
+#ifndef LG_TIMELINE_WINDOW_H
+#define LG_TIMELINE_WINDOW_H
+#include "timeline/timeline_gpu.h"
 
 /* ---- gpu_launches.c ---- */
 struct lg_launches;
 /* Find r->work[].call, in a thread; until finish() nobody else may look at it. */
-int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+int lg_launches_start(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
 		      struct lg_launches **ret) LG_MUST_CHECK;
 /* Meanwhile: mark the calls (rows) of r's copies. */
 enum { LG_COPY_PAGEABLE = 1, LG_COPY_OTHER };
@@ -16,8 +16,8 @@ int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 
 /* ---- gpu_hosts.c ---- */
 /* r->host, and what is told by one look at the rows of r's threads. */
-int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
-	LG_MUST_CHECK;
+int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
+		 const struct lg_launches *l) LG_MUST_CHECK;
 /* Does any of r's threads do that in the window? */
 bool lg_gpu_does(const struct lg_gpu_run *r, enum lg_host_class class);
 static inline bool lg_host_in_window(const struct lg_gpu_run *r, const struct lg_host_seg *s)
@@ -41,7 +41,7 @@ static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t
 					   name == LG_NAME_ALLOC || name == LG_NAME_FREE));
 }
 /* Steps and window of r, and what kind of run it is. */
-int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+int lg_scope_of_trace(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 const char *lg_scope_name(enum lg_trace_shows k);
 /* Does device work fill more than a tenth of (a, b)? One long collective may run beside all the others:
  * ends[i], when the last of the work up to i ends, says from where on to look; NULL: from the first on. */
@@ -51,36 +51,21 @@ size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 /* The step in which the host was at ts, which may be ahead. */
 size_t lg_gpu_asked_in(const struct lg_gpu_run *r, int64_t ts);
 
-/* ---- gpu_slow.c: how much longer slow steps took, by cause ---- */
-/* Are there slow ones, and enough of the others to know what is usual? */
-bool lg_gpu_tells_slow(const struct lg_step *step, size_t n);
-/* by: n rows of `kinds`; usual[kinds]: the medians of the steps that are not slow; scratch: n. */
-void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_t kinds, int64_t *scratch,
-		  int64_t *usual);
-/* Add to of[kinds] what a slow step has above the usual, scaled down where that is more than the step's own
- * excess, because another kind is shorter. Returns the scale; *ret_more: the sum before it. */
-double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
-			 double *of, double *ret_more);
-
 /* ---- step_ends.c ---- */
 /* Where the device does much of the steps' work behind their end on the host, make them the device's. */
-int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
+int lg_steps_of_device(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 /* From when the host's rows belong to the window. */
 static inline int64_t lg_gpu_asked_from(const struct lg_gpu_run *r)
 {
 	return r->asked && r->asked[0] < r->from ? r->asked[0] : r->from;
 }
-/* ready and done of r's steps. */
-void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step);
 
 /* ---- range_steps.c ---- */
 /* Boundaries of steps told from ranges of thread m that come back, r's whole extent being known: *ret, freed
  * by the caller, *ret_n = 0: none. */
-int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+int lg_range_steps(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r,
 		   const struct lg_gpu_host *m, const char **ret_name, int64_t **ret, size_t *ret_n)
 	LG_MUST_CHECK;
-/* v->bound_why, and where slow steps took longer, of runs that have nothing but ranges. */
-int lg_range_times(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* range_times.c */
 /* Next of h's ranges that lie in no other one. */
 struct lg_range_walk {
 	const struct lg_gpu_host *h;
@@ -95,21 +80,24 @@ bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *
 /* Names are equal but for the numbers in them. */
 bool lg_range_same_name(const char *a, const char *b);
 /* May ranges of that name be steps? A profiler's payload ({'mod': ...}) is no name. */
-bool lg_range_may_be_step(struct lg_case *c, struct lg_gpu *g, uint32_t row);
+bool lg_range_may_be_step(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row);
 /* r->request and what belongs to it, of a run that has no steps. */
-int lg_request_pool(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+int lg_request_pool(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 	LG_MUST_CHECK; /* request_pool.c */
 /* Where the last of n steps ends, whose range ends at `end`; not after `to`. */
 int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to);
 
 /* ---- unnamed_saves.c ---- */
 /* What the main thread does becomes LG_HOST_SIDE where it fetches tensor after tensor; r->to is known. */
-int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
+int lg_gpu_unnamed_saves(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 
 /* ---- gpu_idle.c ---- */
-/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what
- * lg_gpu_judged(). */
-int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
+int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+
+/* ---- timeline_gpu.c ---- */
+/* Calls in r's window that launch kernels or graphs. */
+size_t lg_gpu_launch_calls(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r);
 
 /* ---- after_sync.c ---- */
 struct lg_after_sync {
@@ -119,6 +107,6 @@ struct lg_after_sync {
 	int64_t where_ns;
 };
 /* Is most of what synchronisations cost r spent in such stretches? */
-bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_after_sync *ret);
+bool lg_gpu_after_sync(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_after_sync *ret);
 
-#endif /* LG_ANALYSE_TIMELINE_WINDOW_H */
+#endif /* LG_TIMELINE_WINDOW_H */

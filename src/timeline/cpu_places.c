@@ -5,9 +5,38 @@
  *
  * A place is the innermost function of the program's own and what it calls in a library or the interpreter.
  */
-#include "analyse/device/device_rules.h"
-#include "analyse/timeline/cpu_time.h"
+#include "timeline/cpu_time.h"
 #include "base/map.h"
+
+const char *lg_gpu_place(const struct lg_scene *sc, uint32_t op, uint32_t site)
+{
+	const struct lg_trace *t = sc->t;
+	const char *where = NULL, *what = NULL;
+
+	if (op != LG_NO_ROW) {
+		lg_stk s = t->span.stack[op];
+		char buf[256];
+
+		what = lg_span_name(t, op);
+		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
+		for (; s && !where; s = t->stack.parent[s])
+			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
+			    !lg_is_library_path(lg_string(t, t->frame.file[t->stack.frame[s]])))
+				where = lg_arena_strdup(sc->arena, buf);
+	}
+	if (site != LG_NO_ROW) {
+		lg_stk s = t->span.kind[site] == LG_SPAN_PYTHON ? t->span.stack[site] : 0;
+		lg_frm f = s ? t->stack.frame[s] : 0;
+
+		where = lg_span_name(t, site);
+		if (f && *lg_string(t, t->frame.file[f]) && t->frame.line[f])
+			where = lg_arena_printf(sc->arena, "%s:%u %s", lg_string(t, t->frame.file[f]),
+					t->frame.line[f], lg_string(t, t->frame.name[f]));
+	}
+	if (where && what)
+		return lg_arena_printf(sc->arena, "%s at %s", what, where);
+	return where ? where : what;
+}
 
 struct places {
 	struct lg_cpu_place *v;
@@ -44,7 +73,7 @@ static int charge(const struct lg_trace *t, struct places *l, const struct lg_ho
 
 LG_ORDER_BY(cmp_place, struct lg_cpu_place, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->at, y->at))
 
-size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
+size_t lg_cpu_places(const struct lg_scene *sc, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
 		     struct lg_cpu_place *ret, size_t n)
 {
 	const struct lg_gpu_host *h = lg_gpu_main_host(r);
@@ -55,10 +84,10 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 	LG_EACH_WHILE(!rc, s, h->seg, h->n)
 		if ((what->class == LG_HOST_NONE ? lg_host_is_python(s) : s->class == what->class) &&
 		    s->ts >= what->from && s->end <= what->to &&
-		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
-			rc = charge(c->t, &l, s, s->end - s->ts -
+		    (s->site != LG_NO_ROW || call_of(sc->t, s) != LG_NO_ROW))
+			rc = charge(sc->t, &l, s, s->end - s->ts -
 				    (what->busy ? lg_iv_shared(what->busy, &at, s->ts, s->end) : 0));
-	(void)lg_failed(c, rc);
+	(void)lg_scene_failed(sc, rc);
 	LG_SORT(l.v, l.n, cmp_place);
 	n = rc ? 0 : LG_MIN(n, l.n);
 	if (n)
@@ -68,17 +97,17 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 	return n;
 }
 
-const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p)
+const char *lg_cpu_where(const struct lg_scene *sc, const struct lg_cpu_place *p)
 {
-	const char *where = lg_gpu_place(c, LG_NO_ROW, p->site);
-	const char *call = p->call != LG_NO_ROW ? lg_span_name(c->t, p->call) : NULL;
+	const char *where = lg_gpu_place(sc, LG_NO_ROW, p->site);
+	const char *call = p->call != LG_NO_ROW ? lg_span_name(sc->t, p->call) : NULL;
 
 	if (!where || !call)
 		return where ? where : call;
-	return lg_text(c, "%s, in %s", where, call);
+	return lg_arena_printf(sc->arena, "%s, in %s", where, call);
 }
 
-const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to)
+const char *lg_cpu_python(const struct lg_scene *sc, const struct lg_gpu_run *r, int64_t from, int64_t to)
 {
 	const int64_t window[] = { from, to };
 	int64_t by[1][LG_CPU_PARTS], told = 0;
@@ -88,14 +117,14 @@ const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t
 	const char *text = NULL;
 	size_t n;
 
-	if (c->failed || lg_failed(c, lg_cpu_parts(c, r, window, 1, by, &busy)))
+	if (sc->arena->failed || lg_scene_failed(sc, lg_cpu_parts(sc, r, window, 1, by, &busy)))
 		return NULL;
 	what.busy = &busy;
-	n = lg_cpu_places(c, r, &what, p, 3);
+	n = lg_cpu_places(sc, r, &what, p, 3);
 	for (size_t i = 0; i < n && p[i].ns * 5 >= p[0].ns; i++) {
 		told += p[i].ns;
-		text = lg_text(c, "%s%s%.1f ms at %s", text ? text : "", text ? ", " : "",
-			       lg_ms(p[i].ns), lg_cpu_where(c, &p[i]));
+		text = lg_arena_printf(sc->arena, "%s%s%.1f ms at %s", text ? text : "", text ? ", " : "",
+			       lg_ms(p[i].ns), lg_cpu_where(sc, &p[i]));
 	}
 	lg_free(busy.v);
 	return told * 2 >= by[0][LG_CPU_BETWEEN] ? text : NULL;

@@ -9,7 +9,7 @@
  */
 #include <ctype.h>
 
-#include "analyse/timeline/cost.h"
+#include "timeline/cost.h"
 
 enum { NAMES_MAX = 64, STEPS_MIN = 3 };
 
@@ -27,15 +27,15 @@ bool lg_range_same_name(const char *a, const char *b)
 	return *a == *b;
 }
 
-bool lg_range_may_be_step(struct lg_case *c, struct lg_gpu *g, uint32_t row)
+bool lg_range_may_be_step(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	const char *name = lg_span_name(t, row);
 
 	return (t->span.kind[row] == LG_SPAN_NOTE ||
 		(t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_FORWARD)) &&
 	       strncmp(name, "nccl", 4) && *name != '{' && *name != '[' &&
-	       lg_gpu_name(c, g, t->span.name[row]) != LG_NAME_COMPILED_REGION;
+	       lg_gpu_name(sc, g, t->span.name[row]) != LG_NAME_COMPILED_REGION;
 }
 
 bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *ret)
@@ -59,10 +59,10 @@ bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *
  * Among names that come often enough, the one with the most time tells how often: of those that come as
  * often, the first begins a step. NULL = none.
  */
-static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host *h)
+static const char *recurring(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_host *h)
 {
 	struct { const char *name; size_t n; int64_t ns; } seen[NAMES_MAX];
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	size_t n = 0, best = NAMES_MAX;
 	struct lg_range_walk w = lg_range_walk(h);
 	uint32_t row;
@@ -71,7 +71,7 @@ static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct l
 		const char *name = lg_span_name(t, row);
 		size_t k = 0;
 
-		if (!lg_range_may_be_step(c, g, row))
+		if (!lg_range_may_be_step(sc, g, row))
 			continue;
 		while (k < n && !lg_range_same_name(seen[k].name, name))
 			k++;
@@ -98,15 +98,15 @@ struct rows {
 	size_t n, cap;
 };
 
-static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host *h, const char *name,
+static int rows_of(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_host *h, const char *name,
 		   struct rows *ret)
 {
 	struct lg_range_walk w = lg_range_walk(h);
 	uint32_t row;
 
-	while (lg_range_next(c->t, &w, &row)) {
-		if (!lg_range_may_be_step(c, g, row) ||
-		    !lg_range_same_name(lg_span_name(c->t, row), name))
+	while (lg_range_next(sc->t, &w, &row)) {
+		if (!lg_range_may_be_step(sc, g, row) ||
+		    !lg_range_same_name(lg_span_name(sc->t, row), name))
 			continue;
 		if (LG_APPEND(ret->v, ret->n, ret->cap, row))
 			return LG_E_NOMEM;
@@ -132,7 +132,7 @@ static void keep_first_of_turns(const struct lg_trace *t, struct rows *a)
 }
 
 /* Do other threads run more such ranges than the main one? Then these are the requests of a pool. */
-static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+static bool of_a_pool(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r,
 		      const struct lg_gpu_host *m, const char *name, size_t own)
 {
 	size_t others = 0;
@@ -143,9 +143,9 @@ static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 
 		if (&r->host[h] == m)
 			continue;
-		while (lg_range_next(c->t, &w, &row))
-			others += lg_range_may_be_step(c, g, row) &&
-				  lg_range_same_name(lg_span_name(c->t, row), name);
+		while (lg_range_next(sc->t, &w, &row))
+			others += lg_range_may_be_step(sc, g, row) &&
+				  lg_range_same_name(lg_span_name(sc->t, row), name);
 	}
 	return others > own;
 }
@@ -175,18 +175,18 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
 	return end < to ? end : to;
 }
 
-int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+int lg_range_steps(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r,
 		   const struct lg_gpu_host *m, const char **ret_name, int64_t **ret, size_t *ret_n)
 {
-	const struct lg_trace *t = c->t;
-	const char *name = recurring(c, g, m);
+	const struct lg_trace *t = sc->t;
+	const char *name = recurring(sc, g, m);
 	struct rows a = { 0 };
 	LG_AUTOFREE int64_t *b = NULL;
 	size_t n = 0;
-	int rc = name ? rows_of(c, g, m, name, &a) : 0;
+	int rc = name ? rows_of(sc, g, m, name, &a) : 0;
 
 	*ret_n = 0;
-	if (!rc && name && !of_a_pool(c, g, r, m, name, a.n)) {
+	if (!rc && name && !of_a_pool(sc, g, r, m, name, a.n)) {
 		keep_first_of_turns(t, &a);
 		b = lg_calloc(a.n + 1, sizeof *b);
 		rc = b ? 0 : LG_E_NOMEM;

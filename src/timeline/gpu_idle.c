@@ -15,8 +15,8 @@
  * summed over synchronisations: the launch queue is finite (1024 entries in CUDA).
  */
 
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
+#include "timeline/cost.h"
+#include "timeline/window.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
 
@@ -24,7 +24,7 @@
 #define AWAY_NS 2000000ll
 
 struct walk {
-	struct lg_case *c;
+	const struct lg_scene *sc;
 	struct lg_gpu *g;
 	struct lg_gpu_run *r;
 	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
@@ -107,7 +107,7 @@ static bool first_time(const struct walk *w, const struct lg_host_seg *s)
 {
 	/* In steady state a long call is a stall of the host, not initialisation. */
 	return s && s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
-	       w->c->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
+	       w->sc->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
 }
 
 /* What the host did that was not to launch; 0 = it was late with it. */
@@ -155,7 +155,7 @@ static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
 
 	if (!s || s->span == LG_NO_ROW || (s->class != LG_HOST_SYNC && s->class != LG_HOST_COPY))
 		return;
-	blocked = ts - w->c->t->span.ts[s->span];
+	blocked = ts - w->sc->t->span.ts[s->span];
 	if (blocked <= w->debt)
 		return;
 	w->debt = blocked;
@@ -185,7 +185,7 @@ static void unknown_launch(struct walk *w, const struct lg_gpu_host *m, int64_t 
 /* All devices of the process idle in [a, b) until `next` starts on this one; NULL: nothing more comes. */
 static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
 {
-	const struct lg_trace *t = w->c->t;
+	const struct lg_trace *t = w->sc->t;
 	const struct lg_gpu_host *m = host_of(w->r, w->r->main), *h = m;
 	int64_t called = b, returned = b;
 
@@ -256,7 +256,7 @@ static int64_t lost_work(const struct walk *w, const struct lg_gpu_work *next)
 {
 	enum { LONGER = 2 /* times the mean */ };
 	const struct lg_gpu_run *r = w->r;
-	int64_t called = next && next->call != LG_NO_ROW ? w->c->t->span.ts[next->call] : INT64_MAX;
+	int64_t called = next && next->call != LG_NO_ROW ? w->sc->t->span.ts[next->call] : INT64_MAX;
 	size_t lo = lg_upper_bound(r->unrun, r->n_unrun, sizeof *r->unrun, 0, w->called), n;
 
 	for (n = lo; n < r->n_unrun && r->unrun[n] < called; n++)
@@ -311,7 +311,7 @@ LG_ORDER_BY(cmp_edge, struct edge, LG_CMP(x->ts, y->ts))
 static int64_t launch_latency(struct walk *walk)
 {
 	enum { ENOUGH = 8, SHORTEST = 10, MOST = 40000 };
-	const struct lg_trace *t = walk->c->t;
+	const struct lg_trace *t = walk->sc->t;
 	const struct lg_gpu_run *r = walk->r;
 	LG_AUTOFREE int64_t *idle = lg_calloc(r->n_work, sizeof *idle);
 	LG_AUTOFREE int64_t *any = lg_calloc(r->n_work, sizeof *any);
@@ -344,7 +344,7 @@ static void mark_blocking_copies(struct walk *w)
 {
 	LG_EACH(k, w->r->work, w->r->n_work) {
 		if (k->call != LG_NO_ROW &&
-		    lg_gpu_name(w->c, w->g, w->c->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
+		    lg_gpu_name(w->sc, w->g, w->sc->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
 			k->pageable = true;
 		if (k->call != LG_NO_ROW && k->class == LG_GPU_H2D)
 			w->to_device[k->call] = 1;
@@ -369,12 +369,12 @@ static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int
 	give(w, a, b, LG_GPU_BY_D2H, &waits, LG_NO_ROW);
 }
 
-int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	const struct lg_gpu_host *m = host_of(r, r->main);
 	LG_AUTOFREE struct edge *e = lg_calloc(r->n_work, sizeof *e);
-	LG_AUTOFREE uint8_t *to_device = lg_calloc(c->t->span.n, 1);
-	struct walk w = { .c = c, .g = g, .r = r, .called = INT64_MIN, .to_device = to_device };
+	LG_AUTOFREE uint8_t *to_device = lg_calloc(sc->t->span.n, 1);
+	struct walk w = { .sc = sc, .g = g, .r = r, .called = INT64_MIN, .to_device = to_device };
 	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
 	int64_t now = r->from;
@@ -414,8 +414,8 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			last[k->class] = k->span;
 		} else {
 			n[k->class]--;
-			if (k->call != LG_NO_ROW && c->t->span.ts[k->call] > w.called)
-				w.called = c->t->span.ts[k->call];
+			if (k->call != LG_NO_ROW && sc->t->span.ts[k->call] > w.called)
+				w.called = sc->t->span.ts[k->call];
 			pageable -= k->class == LG_GPU_H2D && k->pageable;
 		}
 	}
@@ -425,7 +425,7 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		lg_free(r->piece);
 		r->piece = NULL;
 		r->cap_pieces = 0;
-	} else if (!lg_arena_adopt(&c->v->arena, r->piece)) {
+	} else if (!lg_arena_adopt(sc->arena, r->piece)) {
 		r->piece = NULL;
 		r->n_pieces = 0;
 		return LG_E_NOMEM;

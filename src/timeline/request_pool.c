@@ -6,7 +6,7 @@
  * They overlap, so they are no steps of the process: nothing divides its time into them, and its window is
  * judged as one piece. How many there were and how long each took is told.
  */
-#include "analyse/timeline/cost.h"
+#include "timeline/cost.h"
 #include "base/map.h"
 #include "base/upper_bound.h"
 
@@ -32,18 +32,18 @@ static bool is_like(const struct lg_trace *t, bool frames, lg_str a, lg_str b)
 }
 
 /* The next row of h that may be a request; of frames *at is the place in the thread's rows. */
-static bool next_row(struct lg_case *c, struct lg_gpu *g, bool frames, struct lg_range_walk *w, uint32_t *at,
-		     uint32_t *ret)
+static bool next_row(const struct lg_scene *sc, struct lg_gpu *g, bool frames, struct lg_range_walk *w,
+		     uint32_t *at, uint32_t *ret)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 
 	while (!frames && lg_range_next(t, w, ret))
-		if (lg_range_may_be_step(c, g, *ret))
+		if (lg_range_may_be_step(sc, g, *ret))
 			return true;
-	while (frames && *at < c->idx->span_off[w->h->thr + 1]) {
-		*ret = c->idx->span[(*at)++];
+	while (frames && *at < sc->idx->span_off[w->h->thr + 1]) {
+		*ret = sc->idx->span[(*at)++];
 		if (t->span.kind[*ret] == LG_SPAN_PYTHON &&
-		    lg_gpu_name(c, g, t->span.name[*ret]) == LG_NAME_FRAME)
+		    lg_gpu_name(sc, g, t->span.name[*ret]) == LG_NAME_FRAME)
 			return true;
 	}
 	return false;
@@ -82,7 +82,7 @@ static int add_name(struct names *a, struct lg_map *by_name, const struct lg_tra
 }
 
 /* The name that takes most time of those that come back on several threads; 0 = none. */
-static int best_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool frames,
+static int best_name(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r, bool frames,
 		     lg_str *ret)
 {
 	struct names a = { .frames = frames };
@@ -93,10 +93,10 @@ static int best_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_ru
 	*ret = 0;
 	for (size_t h = 0; h < r->n_host; h++) {
 		struct lg_range_walk w = lg_range_walk(&r->host[h]);
-		uint32_t at = c->idx->span_off[r->host[h].thr], row;
+		uint32_t at = sc->idx->span_off[r->host[h].thr], row;
 
-		while (!rc && next_row(c, g, frames, &w, &at, &row))
-			rc = add_name(&a, &by_name, c->t, row, h);
+		while (!rc && next_row(sc, g, frames, &w, &at, &row))
+			rc = add_name(&a, &by_name, sc->t, row, h);
 	}
 	for (size_t i = 0; i < a.n; i++)
 		if (a.v[i].threads >= 2 && a.v[i].n >= REQUESTS_MIN &&
@@ -112,19 +112,20 @@ static int best_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_ru
 LG_ORDER_BY(cmp_request, struct lg_request, LG_CMP(x->thr, y->thr) ?: LG_CMP(x->ts, y->ts))
 
 /* r->request[], by thread. */
-static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bool frames, lg_str name)
+static int collect(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r, bool frames,
+		   lg_str name)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	size_t cap = 0, n = 0;
 	LG_AUTOFREE struct lg_request *v = NULL;
 
 	r->n_request_threads = 0;
 	for (size_t h = 0; h < r->n_host; h++) {
 		struct lg_range_walk w = lg_range_walk(&r->host[h]);
-		uint32_t at = c->idx->span_off[r->host[h].thr], row;
+		uint32_t at = sc->idx->span_off[r->host[h].thr], row;
 		size_t first = n;
 
-		while (next_row(c, g, frames, &w, &at, &row)) {
+		while (next_row(sc, g, frames, &w, &at, &row)) {
 			int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 			if (!is_like(t, frames, name, t->span.name[row]) || end <= ts ||
@@ -135,7 +136,7 @@ static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bo
 		}
 		r->n_request_threads += n > first;
 	}
-	r->request = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->request);
+	r->request = lg_arena_alloc(sc->arena, n + 1, sizeof *r->request);
 	if (r->request && n) {
 		memcpy(r->request, v, n * sizeof *v);
 		LG_SORT(r->request, n, cmp_request);
@@ -192,7 +193,7 @@ static int hold_the_work(const struct lg_trace *t, struct lg_gpu_run *r, bool *r
 	return rc;
 }
 
-int lg_request_pool(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+int lg_request_pool(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	for (int frames = 0; frames < 2 && r->n_host > 1; frames++) {
 		lg_str name;
@@ -200,8 +201,8 @@ int lg_request_pool(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 
 		if (frames && !r->has_frames)
 			break;
-		if (best_name(c, g, r, frames, &name) || (name && collect(c, g, r, frames, name)) ||
-		    (name && hold_the_work(c->t, r, &hold)))
+		if (best_name(sc, g, r, frames, &name) || (name && collect(sc, g, r, frames, name)) ||
+		    (name && hold_the_work(sc->t, r, &hold)))
 			return LG_E_NOMEM;
 		if (hold)
 			return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm_match.c - see comm_match.h. */
-#include "analyse/timeline/comm_match.h"
+#include "timeline/comm_match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 #include "store/args.h"
 
 #define NOISE_NS 100000

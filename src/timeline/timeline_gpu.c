@@ -7,8 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "analyse/device/finders.h"
-#include "base/side_thread.h"
+#include "timeline/cost.h"
 
 bool lg_gpu_only(const struct lg_trace *t)
 {
@@ -69,17 +68,17 @@ struct device_rows {
 	size_t n, cap;
 };
 
-static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
+static void classify(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_work *w)
 {
-	const char *name = lg_span_name(c->t, w->span);
+	const char *name = lg_span_name(sc->t, w->span);
 
 	w->class = LG_GPU_COMPUTE;
-	if (c->t->span.kind[w->span] == LG_SPAN_COLLECTIVE ||
-	    lg_gpu_name(c, g, c->t->span.name[w->span]) == LG_NAME_COMM) {
+	if (sc->t->span.kind[w->span] == LG_SPAN_COLLECTIVE ||
+	    lg_gpu_name(sc, g, sc->t->span.name[w->span]) == LG_NAME_COMM) {
 		w->class = LG_GPU_COMM;
 		return;
 	}
-	if (strncasecmp(name, "Memcpy", 6) && c->t->span.kind[w->span] != LG_SPAN_COPY)
+	if (strncasecmp(name, "Memcpy", 6) && sc->t->span.kind[w->span] != LG_SPAN_COPY)
 		return;
 	/* CUPTI: "Memcpy HtoD (Pageable -> Device)"; ROCm: "Memcpy HtoD (Host -> Device)" or
 	 * CopyHostToDevice, which do not say whether the memory was pinned. */
@@ -98,27 +97,27 @@ static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 	}
 }
 
-static const char *meta_of(const struct lg_case *c, lg_prc prc, const char *key)
+static const char *meta_of(const struct lg_scene *sc, lg_prc prc, const char *key)
 {
-	const struct lg_meta_tab *m = &c->t->meta;
+	const struct lg_meta_tab *m = &sc->t->meta;
 	const char *v = NULL;
 
 	for (size_t i = 0; i < m->n; i++)
-		if ((m->prc[i] == prc || !m->prc[i]) && !strcmp(lg_string(c->t, m->key[i]), key))
-			v = lg_string(c->t, m->value[i]);
+		if ((m->prc[i] == prc || !m->prc[i]) && !strcmp(lg_string(sc->t, m->key[i]), key))
+			v = lg_string(sc->t, m->value[i]);
 	return v;
 }
 
-static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
+static void device_facts(const struct lg_scene *sc, struct lg_gpu_run *r, lg_trk device)
 {
-	int index = device && c->t->track.index[device] > 0 ? c->t->track.index[device] : 0;
+	int index = device && sc->t->track.index[device] > 0 ? sc->t->track.index[device] : 0;
 	const char *v;
 
-	v = meta_of(c, r->prc, lg_text(c, "gpu.%d.name", index));
+	v = meta_of(sc, r->prc, lg_arena_printf(sc->arena, "gpu.%d.name", index));
 	r->device = v && *v ? v : NULL;
-	v = meta_of(c, r->prc, lg_text(c, "gpu.%d.compute", index));
+	v = meta_of(sc, r->prc, lg_arena_printf(sc->arena, "gpu.%d.compute", index));
 	r->cc_major = v ? (int)strtol(v, NULL, 10) : 0; /* "9.0" */
-	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL || (r->device && strstr(r->device, "AMD"));
+	r->amd = meta_of(sc, r->prc, "hip.runtime") != NULL || (r->device && strstr(r->device, "AMD"));
 }
 
 /* Rows of device work by the process that owns them: row[off[prc] .. off[prc + 1]), by start. */
@@ -154,10 +153,10 @@ static void works_elsewhere(const struct lg_trace *t, struct lg_gpu_run *r, uint
 }
 
 /* Work of prc's busiest device, by start. */
-static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+static int collect_work(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
 			const struct owned *owned)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	const uint32_t *row = owned->row + owned->off[r->prc];
 	size_t n_rows = owned->off[r->prc + 1] - owned->off[r->prc], n = 0;
 	LG_AUTOFREE int64_t *busy = NULL;
@@ -180,8 +179,8 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 		return 0;
 	for (size_t i = 0; i < n_rows; i++)
 		n += g->device[t->span.track[row[i]]] == device;
-	r->work = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->work);
-	r->other = n < n_rows ? lg_arena_alloc(&c->v->arena, n_rows - n, sizeof *r->other) : NULL;
+	r->work = lg_arena_alloc(sc->arena, n + 1, sizeof *r->work);
+	r->other = n < n_rows ? lg_arena_alloc(sc->arena, n_rows - n, sizeof *r->other) : NULL;
 	if (!r->work || (n < n_rows && !r->other))
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n_rows; i++) {
@@ -194,18 +193,18 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 		}
 		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],
 					   .span = k, .call = LG_NO_ROW, .stream = t->span.track[k] };
-		classify(c, g, w);
+		classify(sc, g, w);
 		r->n_work++;
 	}
-	device_facts(c, r, device);
+	device_facts(sc, r, device);
 	return 0;
 }
 
 /* Processes that own a device track, or ran operators (or where there is nothing else: have ranges); and the
  * rows of device work. */
-static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
+static int find_runs(const struct lg_scene *sc, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	LG_AUTOFREE uint8_t *has = lg_calloc(t->process.n, 1);
 	uint8_t host = lg_only_ranges(t) ? LG_SPAN_NOTE : LG_SPAN_OP;
 	lg_prc only = 0;
@@ -241,7 +240,7 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 	for (size_t i = 0; i < rows->n; i++)
 		if (owner[t->span.track[rows->row[i]]])
 			has[owner[t->span.track[rows->row[i]]]] = 1;
-	g->run = lg_arena_alloc(&c->v->arena, t->process.n + 1, sizeof *g->run);
+	g->run = lg_arena_alloc(sc->arena, t->process.n + 1, sizeof *g->run);
 	for (lg_prc p = 1; g->run && p < t->process.n; p++)
 		if (has[p])
 			g->run[g->n++] = (struct lg_gpu_run){ .prc = p, .rank = t->process.rank[p] };
@@ -250,116 +249,66 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 
 LG_ORDER_BY(cmp_run, struct lg_gpu_run, LG_CMP(x->rank, y->rank) ?: LG_CMP(x->prc, y->prc))
 
-static int collect_launches_and_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static int collect_launches_and_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	struct lg_launches *l;
-	int rc = lg_launches_start(c, g, r, &l), also;
+	int rc = lg_launches_start(sc, g, r, &l), also;
 
 	if (rc)
 		return rc;
-	rc = lg_gpu_hosts(c, g, r, l);
+	rc = lg_gpu_hosts(sc, g, r, l);
 	also = lg_launches_finish(l);
 	return rc ? rc : also;
 }
 
-/* What the rules will ask whatever comes of the account. */
-struct beside {
-	struct lg_case *c;
-	struct lg_gpu *g;
-	struct lg_gpu_run *r;
-	bool amp, batch;
-	struct lg_ivs busy;
-	int rc;
-};
-
-static void count_launches(const struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+size_t lg_gpu_launch_calls(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
+	size_t n = 0;
+
 	for (size_t h = 0; h < r->n_host; h++)
 		LG_EACH(s, r->host[h].seg, r->host[h].n) {
 			enum lg_name_class name;
 
 			if (s->class != LG_HOST_LAUNCH || s->span == LG_NO_ROW ||
 			    s->ts < lg_gpu_asked_from(r) ||
-			    s->ts >= r->to || s->ts != c->t->span.ts[s->span])
+			    s->ts >= r->to || s->ts != sc->t->span.ts[s->span])
 				continue;
-			name = lg_gpu_name(c, g, c->t->span.name[s->span]);
-			r->n_launch_calls += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
+			name = lg_gpu_name(sc, g, sc->t->span.name[s->span]);
+			n += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
 		}
+	return n;
 }
 
-static void look_beside(void *arg)
+int lg_gpu_new(struct lg_scene *sc, struct lg_gpu *ret, struct lg_error *err)
 {
-	struct beside *b = arg;
-
-	b->batch = lg_batch_may_infer(b->r);
-	if (b->batch)
-		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
-	if (b->amp)
-		lg_amp_walk(b->c, b->r);
-	count_launches(b->c, b->g, b->r);
-}
-
-static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
-{
-	enum { WORTH_A_THREAD = 1 << 15 };
-	struct beside b = { .c = c, .g = g, .r = r, .amp = r->n_ops > 0 };
-	struct lg_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
-	struct lg_side_thread beside;
-	int rc = busy ? 0 : LG_E_NOMEM;
-
-	if (!rc && b.amp)
-		rc = lg_amp_begin(c, r);
-	if (rc)
-		return rc;
-	lg_side_thread_start(&beside, c->t->span.n >= WORTH_A_THREAD, look_beside, &b);
-	rc = lg_gpu_account(c, g, r);
-	lg_side_thread_wait(&beside);
-	if (b.amp && lg_amp_end(c, r) && !rc)
-		rc = LG_E_NOMEM;
-	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
-		return LG_E_NOMEM;
-	r->batch = b.batch;
-	r->batch_known = true;
-	if (b.batch && !b.rc) {
-		*busy = b.busy;
-		r->busy = busy;
-	}
-	return rc ? rc : b.rc;
-}
-
-int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
-{
-	LG_AUTOFREE lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	LG_AUTOFREE lg_prc *owner = lg_calloc(sc->t->track.n + 1, sizeof *owner);
 	struct device_rows rows = { 0 };
 	struct owned owned = { 0 };
 	int rc = 0;
 
 	*ret = (struct lg_gpu){ 0 };
-	ret->device = lg_arena_alloc(&c->v->arena, c->t->track.n + 1, sizeof *ret->device);
-	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
-	ret->file_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
+	ret->device = lg_arena_alloc(sc->arena, sc->t->track.n + 1, sizeof *ret->device);
+	ret->name_class = lg_arena_alloc(sc->arena, sc->t->n_str + 1, 1);
+	ret->file_class = lg_arena_alloc(sc->arena, sc->t->n_str + 1, 1);
 	if (!owner || !ret->device || !ret->name_class || !ret->file_class)
 		rc = LG_E_NOMEM;
-	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
-		ret->device[k] = device_of(c->t, k);
+	for (lg_trk k = 1; !rc && k < sc->t->track.n; k++)
+		ret->device[k] = device_of(sc->t, k);
 	if (!rc)
-		rc = find_runs(c, ret, owner, &rows);
+		rc = find_runs(sc, ret, owner, &rows);
 	LG_SORT(ret->run, ret->n, cmp_run);
 	if (!rc)
-		rc = sort_by_owner(c->t, owner, &rows, &owned);
+		rc = sort_by_owner(sc->t, owner, &rows, &owned);
 	if (!rc)
-		rc = lg_span_names(c);
+		rc = lg_span_names(sc);
 	LG_EACH_WHILE(!rc, r, ret->run, ret->n) {
-		rc = collect_work(c, ret, r, &owned);
+		rc = collect_work(sc, ret, r, &owned);
 		if (!rc)
-			rc = collect_launches_and_hosts(c, ret, r);
+			rc = collect_launches_and_hosts(sc, ret, r);
 		if (!rc)
-			rc = lg_scope_of_trace(c, ret, r);
-		/* What nobody is told anything about need not be accounted for. */
-		if (!rc && lg_gpu_judged(r)) {
-			rc = lg_gpu_unnamed_saves(c, r);
-			rc = rc ? rc : account(c, ret, r);
-		}
+			rc = lg_scope_of_trace(sc, ret, r);
+		if (!rc && lg_gpu_judged(r))
+			rc = lg_gpu_unnamed_saves(sc, r);
 	}
 	lg_free(rows.row);
 	lg_free(owned.off);

@@ -6,7 +6,7 @@
  * where there are two. The thread that lies in the middle is cut at a moment when nothing of it is open:
  * what comes then is the same as if it were a thread of its own.
  */
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 #include "base/side_thread.h"
 #include "base/upper_bound.h"
 
@@ -33,12 +33,12 @@ static enum lg_host_class host_class(enum lg_name_class k)
 enum { FILE_LIBRARY = 1, FILE_USER };
 
 /* What is asked of every row is found once for each name and file; then lanes only read it. */
-static void classify_names(const struct lg_case *c, struct lg_gpu *g)
+static void classify_names(const struct lg_scene *sc, struct lg_gpu *g)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 
-	for (size_t i = 0; i < c->n_span_names; i++)
-		(void)lg_gpu_name(c, g, c->span_names[i]);
+	for (size_t i = 0; i < sc->n_span_names; i++)
+		(void)lg_gpu_name(sc, g, sc->span_names[i]);
 	for (size_t i = 0; i < t->frame.n; i++) {
 		lg_str f = t->frame.file[i];
 		const char *file = lg_string(t, f);
@@ -80,11 +80,11 @@ static bool waits(const char *call)
 }
 
 /* The class that a span gives itself and what is nested in it. */
-static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest *up, uint32_t row,
+static struct nest enter(const struct lg_scene *sc, struct lg_gpu *g, const struct nest *up, uint32_t row,
 			 const uint8_t *copies)
 {
-	const struct lg_trace *t = c->t;
-	enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
+	const struct lg_trace *t = sc->t;
+	enum lg_name_class k = lg_gpu_name(sc, g, t->span.name[row]);
 	struct nest n = { .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
 			  .row = row, .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
 			  .class = (uint8_t)host_class(k) };
@@ -126,7 +126,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.site = row;
 	else if (t->span.kind[row] == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&
 		 k != LG_NAME_TORCH_FRAME &&
-		 (n.op == LG_NO_ROW || lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
+		 (n.op == LG_NO_ROW || lg_gpu_name(sc, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
 		n.op = row;
 	return n;
 }
@@ -136,10 +136,10 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
  * parent a little (clipped), and an annotation begins inside the Python call of its __enter__, which
  * ends soon: it goes below what ends before it.
  */
-static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, size_t depth,
+static size_t nest_in(const struct lg_scene *sc, struct lg_gpu *g, struct nest *stack, size_t depth,
 		      uint32_t row, const uint8_t *copies)
 {
-	int64_t end = lg_row_end(c->t, c->t->span.ts[row], c->t->span.dur[row]);
+	int64_t end = lg_row_end(sc->t, sc->t->span.ts[row], sc->t->span.dur[row]);
 	size_t at = depth;
 
 	if (depth == NEST_MAX)
@@ -147,9 +147,9 @@ static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, s
 	while (at && stack[at - 1].end + ROUNDING_NS < end)
 		at--;
 	memmove(stack + at + 1, stack + at, (depth - at) * sizeof *stack);
-	stack[at] = enter(c, g, at ? &stack[at - 1] : NULL, row, copies);
+	stack[at] = enter(sc, g, at ? &stack[at - 1] : NULL, row, copies);
 	for (size_t i = at + 1; i <= depth; i++)
-		stack[i] = enter(c, g, &stack[i - 1], stack[i].row, copies);
+		stack[i] = enter(sc, g, &stack[i - 1], stack[i].row, copies);
 	return depth + 1;
 }
 
@@ -170,14 +170,14 @@ struct part {
 };
 
 /* Once over the rows, for all that one look tells. */
-static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
+static int look(const struct lg_scene *sc, struct lg_gpu *g, struct part *h)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	size_t *n = h->count;
 
 	for (uint32_t p = h->from; p < h->to; p++) {
-		uint32_t row = c->idx->span[p];
-		enum lg_name_class name = lg_gpu_name(c, g, t->span.name[row]);
+		uint32_t row = sc->idx->span[p];
+		enum lg_name_class name = lg_gpu_name(sc, g, t->span.name[row]);
 		uint8_t kind = t->span.kind[row], stage = t->span.stage[row];
 
 		n[OPS] += kind == LG_SPAN_OP;
@@ -207,9 +207,9 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 	return 0;
 }
 
-static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, struct part *h)
+static int segments(const struct lg_scene *sc, struct lg_gpu *g, const uint8_t *copies, struct part *h)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	LG_AUTOFREE struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
 	struct lg_host_seg *seg = NULL;
 	size_t n = 0, depth = 0;
@@ -221,7 +221,7 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 	if (!rc)
 		rc = lg_grow(&seg, &h->cap, 2 * (size_t)(h->to - h->from) + 1, sizeof *seg);
 	for (uint32_t p = h->from; !rc && p <= h->to; p++) {
-		uint32_t row = p < h->to ? c->idx->span[p] : 0;
+		uint32_t row = p < h->to ? sc->idx->span[p] : 0;
 		int64_t ts = p < h->to ? t->span.ts[row] : INT64_MAX;
 		enum lg_name_class name;
 
@@ -256,8 +256,8 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 		if (rc || p == h->to)
 			break;
 		now = LG_MAX(now, ts);
-		depth = nest_in(c, g, stack, depth, row, copies);
-		name = lg_gpu_name(c, g, t->span.name[row]);
+		depth = nest_in(sc, g, stack, depth, row, copies);
+		name = lg_gpu_name(sc, g, t->span.name[row]);
 		h->count[LAUNCHES] += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
 	}
 	h->seg = seg;
@@ -303,7 +303,7 @@ const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
 }
 
 struct lane {
-	struct lg_case *c;
+	const struct lg_scene *sc;
 	struct lg_gpu *g;
 	const uint8_t *copies;
 	struct part *part;
@@ -321,13 +321,13 @@ static void work_off(void *arg)
 	struct lane *l = arg;
 
 	LG_EACH_WHILE(!l->rc, h, l->part, l->n) {
-		const uint32_t *off = l->c->idx->span_off + h->thr;
+		const uint32_t *off = l->sc->idx->span_off + h->thr;
 		bool whole = h->from == off[0] && h->to == off[1];
 
-		l->rc = look(l->c, l->g, h);
+		l->rc = look(l->sc, l->g, h);
 		/* Of a thread that is cut, the other part may be what is wanted. */
 		if (!l->rc && (wanted(h) || !whole))
-			l->rc = segments(l->c, l->g, l->copies, h);
+			l->rc = segments(l->sc, l->g, l->copies, h);
 	}
 }
 
@@ -349,18 +349,18 @@ static uint32_t cut_near(const struct lg_index *x, uint32_t from, uint32_t to, u
 
 /* The threads of prc as parts; *ret_second: the first that is the second lane's. At most one part more than
  * there are threads. */
-static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_t *ret_second)
+static size_t deal(const struct lg_scene *sc, lg_prc prc, struct part *part, size_t *ret_second)
 {
-	const struct lg_index *x = c->idx;
+	const struct lg_index *x = sc->idx;
 	size_t n = 0, all = 0, before = 0;
 
-	for (lg_thr k = 1; k < c->t->thread.n; k++)
-		all += c->t->thread.prc[k] == prc ? x->span_off[k + 1] - x->span_off[k] : 0;
+	for (lg_thr k = 1; k < sc->t->thread.n; k++)
+		all += sc->t->thread.prc[k] == prc ? x->span_off[k + 1] - x->span_off[k] : 0;
 	*ret_second = SIZE_MAX;
-	for (lg_thr k = 1; k < c->t->thread.n; k++) {
+	for (lg_thr k = 1; k < sc->t->thread.n; k++) {
 		uint32_t from = x->span_off[k], to = x->span_off[k + 1], cut = to;
 
-		if (c->t->thread.prc[k] != prc || from == to)
+		if (sc->t->thread.prc[k] != prc || from == to)
 			continue;
 		if (*ret_second == SIZE_MAX && before + (to - from) > all / 2) {
 			if (all / 2 > before)
@@ -400,30 +400,31 @@ static int join(struct part *a, const struct part *b)
 }
 
 /* Threads with operators, annotations or runtime calls: those that train, and their helpers. */
-static int add_host(struct lg_case *c, struct lg_gpu_run *r, struct part *h)
+static int add_host(const struct lg_scene *sc, struct lg_gpu_run *r, struct part *h)
 {
 	struct lg_gpu_host *o = &r->host[r->n_host];
 
 	*o = (struct lg_gpu_host){ .thr = h->thr, .n_launches = h->count[LAUNCHES], .first = h->first,
 				   .last = h->last };
-	o->seg = lg_arena_adopt(&c->v->arena, h->seg);
+	o->seg = lg_arena_adopt(sc->arena, h->seg);
 	h->seg = NULL;
 	o->n = o->seg ? h->n : 0;
-	o->mark = lg_arena_adopt(&c->v->arena, h->mark);
+	o->mark = lg_arena_adopt(sc->arena, h->mark);
 	h->mark = NULL;
 	o->n_marks = o->mark ? h->n_marks : 0;
-	o->near = lg_arena_alloc(&c->v->arena, 1, sizeof *o->near);
+	o->near = lg_arena_alloc(sc->arena, 1, sizeof *o->near);
 	r->n_ops += h->count[OPS];
 	r->n_host++;
-	return c->v->arena.failed ? LG_E_NOMEM : 0;
+	return sc->arena->failed ? LG_E_NOMEM : 0;
 }
 
-int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
+int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
+		 const struct lg_launches *l)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
-	LG_AUTOFREE uint8_t *copies = lg_calloc(c->t->span.n, 1);
-	LG_AUTOFREE struct part *part = lg_calloc(c->t->thread.n + 1, sizeof *part);
-	struct lane lane[2] = { { .c = c, .g = g, .copies = copies, .part = part } };
+	LG_AUTOFREE uint8_t *copies = lg_calloc(sc->t->span.n, 1);
+	LG_AUTOFREE struct part *part = lg_calloc(sc->t->thread.n + 1, sizeof *part);
+	struct lane lane[2] = { { .sc = sc, .g = g, .copies = copies, .part = part } };
 	size_t n = 0, second = 0, rows = 0, most = 0;
 	int64_t first = INT64_MAX;
 	int by_marks = 0;
@@ -431,12 +432,12 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 	int rc = copies && part ? lg_launches_copies(l, copies) : LG_E_NOMEM;
 
 	if (!rc) {
-		n = deal(c, r->prc, part, &second);
-		r->host = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->host);
+		n = deal(sc, r->prc, part, &second);
+		r->host = lg_arena_alloc(sc->arena, n + 1, sizeof *r->host);
 		rc = r->host ? 0 : LG_E_NOMEM;
 	}
 	if (!rc) {
-		classify_names(c, g);
+		classify_names(sc, g);
 		lane[1] = lane[0];
 		lane[0].n = second;
 		lane[1].part += second;
@@ -473,7 +474,7 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 			first = h->n ? h->seg[0].ts : first;
 			r->main = h->thr;
 		}
-		rc = add_host(c, r, h);
+		rc = add_host(sc, r, h);
 	}
 	for (size_t i = 0; part && i < n; i++) {
 		lg_free(part[i].seg);

@@ -7,9 +7,9 @@
  * this group. All ranks leave a collective together, so whoever is in it for the shortest time
  * came last, and that time is what the transfer takes: that needs no common clock.
  */
-#ifndef LG_ANALYSE_TIMELINE_COMM_MATCH_H
-#define LG_ANALYSE_TIMELINE_COMM_MATCH_H
-#include "analyse/timeline/timeline_gpu.h"
+#ifndef LG_TIMELINE_COMM_MATCH_H
+#define LG_TIMELINE_COMM_MATCH_H
+#include "timeline/timeline_gpu.h"
 
 /* One rank's side of one. */
 struct lg_coll {
@@ -42,4 +42,4 @@ bool lg_coll_next_sides(const struct lg_colls *all, size_t n_runs, struct lg_col
 /* Of a device row: its own bytes, else by its arguments; 0 = unknown. */
 uint64_t lg_coll_bytes(const struct lg_trace *t, uint32_t row);
 
-#endif /* LG_ANALYSE_TIMELINE_COMM_MATCH_H */
+#endif /* LG_TIMELINE_COMM_MATCH_H */

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "analyse/timeline/window.h"
+#include "timeline/window.h"
 #include "base/median.h"
 #include "base/side_thread.h"
 #include "base/map.h"
@@ -53,18 +53,18 @@ static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 }
 
 /* The calls of prc's threads, thread by thread. */
-static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct calls *ret)
+static int list_calls(const struct lg_scene *sc, struct lg_gpu *g, lg_prc prc, struct calls *ret)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	size_t cap = 0;
 
-	LG_LISTED(k, c->idx->thread, prc) {
-		LG_LISTED(row, c->idx->span, k) {
+	LG_LISTED(k, sc->idx->thread, prc) {
+		LG_LISTED(row, sc->idx->span, k) {
 			enum lg_name_class name;
 
 			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)
 				continue;
-			name = lg_gpu_name(c, g, t->span.name[row]);
+			name = lg_gpu_name(sc, g, t->span.name[row]);
 			/* Of a device whose calls are not known here, too. */
 			if (!lg_is_runtime_name(name) && t->span.kind[row] != LG_SPAN_RUNTIME)
 				continue;
@@ -184,22 +184,23 @@ static void match(void *arg)
 		l->rc = list_unrun(l);
 }
 
-int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct lg_launches **ret)
+int lg_launches_start(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
+		      struct lg_launches **ret)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
 	struct lg_launches *l = lg_calloc(1, sizeof *l);
 	int rc = l ? 0 : LG_E_NOMEM;
 
 	if (!rc && r->n_work)
-		rc = list_calls(c, g, r->prc, &l->listed);
+		rc = list_calls(sc, g, r->prc, &l->listed);
 	if (rc) {
 		if (l)
 			calls_done(&l->listed);
 		lg_free(l);
 		return rc;
 	}
-	l->arena = &c->v->arena;
-	l->t = c->t;
+	l->arena = sc->arena;
+	l->t = sc->t;
 	l->r = r;
 	lg_side_thread_start(&l->beside, l->listed.n >= WORTH_A_THREAD, match, l);
 	*ret = l;

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cost.h - names that are looked for, and what the work launched there costs. */
-#ifndef LG_ANALYSE_TIMELINE_COST_H
-#define LG_ANALYSE_TIMELINE_COST_H
-#include "analyse/timeline/window.h"
-#include "base/intervals.h"
-#include "rules/device_names.h"
+#ifndef LG_TIMELINE_COST_H
+#define LG_TIMELINE_COST_H
+#include "timeline/window.h"
 
 /* ---- gpu_cost.c: names that are looked for ---- */
 /* Collect the names that spans have, once; before the next one. */
-int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
+int lg_span_names(struct lg_scene *sc) LG_MUST_CHECK;
 /* The span names that are on a list: a byte for each string, freed by the caller; NULL = none does, so
- * that there is nothing to look for, or no memory is left, which the case remembers. */
-uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list) LG_MUST_CHECK;
+ * that there is nothing to look for, or no memory is left, which the arena remembers. */
+uint8_t *lg_span_pick(const struct lg_scene *sc, enum lg_name_list list) LG_MUST_CHECK;
 
 /* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
 struct lg_gpu_sums {
@@ -22,31 +20,31 @@ struct lg_gpu_sums {
 };
 /* The rows of a thread that the host began for r's window, by time. */
 struct lg_gpu_rows {
-	const struct lg_case *c;
+	const struct lg_scene *sc;
 	const uint8_t *picked; /* names, see lg_span_pick(); NULL = all */
 	uint32_t at, end;
 	int64_t from, to;
 };
-static inline struct lg_gpu_rows lg_gpu_rows(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
-					     const uint8_t *picked)
+static inline struct lg_gpu_rows lg_gpu_rows(const struct lg_scene *sc, const struct lg_gpu_run *r,
+					     lg_thr thr, const uint8_t *picked)
 {
-	return (struct lg_gpu_rows){ c, picked, c->idx->span_off[thr], c->idx->span_off[thr + 1],
+	return (struct lg_gpu_rows){ sc, picked, sc->idx->span_off[thr], sc->idx->span_off[thr + 1],
 				     lg_gpu_asked_from(r), r->to };
 }
 /* *ret: the next one. False: that was all. */
 static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
 {
-	const struct lg_span_tab *s = &w->c->t->span;
+	const struct lg_span_tab *s = &w->sc->t->span;
 
 	while (w->at < w->end) {
-		*ret = w->c->idx->span[w->at++];
+		*ret = w->sc->idx->span[w->at++];
 		if (s->ts[*ret] >= w->from && s->ts[*ret] < w->to && (!w->picked || w->picked[s->name[*ret]]))
 			return true;
 	}
 	return false;
 }
 /* Those of thr whose name is on the list as stretches, the outermost whole; freed by the caller. */
-struct lg_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+struct lg_ivs lg_gpu_spans(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
 			       enum lg_name_list list) LG_MUST_CHECK;
 /* Did thr launch it within a? */
 static inline bool lg_gpu_called_within(const struct lg_trace *t, const struct lg_gpu_work *w, lg_thr thr,
@@ -55,12 +53,12 @@ static inline bool lg_gpu_called_within(const struct lg_trace *t, const struct l
 	return w->call != LG_NO_ROW && t->span.thr[w->call] == thr && lg_iv_within(a, t->span.ts[w->call]);
 }
 /* Add work i of r to s. */
-void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
+void lg_gpu_sum_in(const struct lg_scene *sc, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
 /* Add the work that thr launched within a. */
-void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *a,
-		       struct lg_gpu_sums *s);
+void lg_gpu_sum_within(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
+		       const struct lg_ivs *a, struct lg_gpu_sums *s);
 /* Work launched inside the outermost spans of r's threads whose name is on the list. */
-struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r,
+struct lg_gpu_sums lg_gpu_sum_under(const struct lg_scene *sc, const struct lg_gpu_run *r,
 				    enum lg_name_list list) LG_MUST_CHECK;
 /* Adds what [from, to) of r's window is, by cause; *at: a piece that does not end before from, afterwards one
  * that does not end before to. */
@@ -75,11 +73,10 @@ static inline void lg_gpu_charge(struct lg_gpu_run *r, struct lg_gpu_piece *p, u
 	r->by[cause] += p->dur;
 }
 /* Give that time to another cause, so that it is not counted twice. */
-int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_ivs *a,
+int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a,
 		 uint8_t into) LG_MUST_CHECK;
-/* A finding of estimated cost: `part` of the savable time; NULL below floor. */
-struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
-				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
-				double confidence, double floor);
+/* ---- cpu_places.c ---- */
+/* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
+const char *lg_gpu_place(const struct lg_scene *sc, uint32_t op, uint32_t site);
 
-#endif /* LG_ANALYSE_TIMELINE_COST_H */
+#endif /* LG_TIMELINE_COST_H */

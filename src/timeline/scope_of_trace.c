@@ -11,10 +11,10 @@
  * about steady state (kineto: schedule(wait, warmup, active) exists for that), so it is named and
  * not diagnosed.
  */
-#include "analyse/hook/facts.h"
-#include "analyse/timeline/cost.h"
+#include "timeline/cost.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
+#include "rules/rules.h"
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3 };
 #define COLD_SHARE 0.25
@@ -46,10 +46,10 @@ static int push(struct bounds *b, int64_t ts)
 	return b->n && ts <= b->v[b->n - 1] ? 0 : LG_APPEND(b->v, b->n, b->cap, ts);
 }
 
-static bool is_mark(struct lg_case *c, struct lg_gpu *g, uint32_t row)
+static bool is_mark(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row)
 {
-	return c->t->span.kind[row] == LG_SPAN_STEP ||
-	       lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_STEP;
+	return sc->t->span.kind[row] == LG_SPAN_STEP ||
+	       lg_gpu_name(sc, g, sc->t->span.name[row]) == LG_NAME_STEP;
 }
 
 /* The last mark, and how long it has to be: a step that was just opened when the profiler stopped is none.
@@ -58,17 +58,17 @@ struct last_mark {
 	int64_t ts, shortest;
 };
 
-static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const struct last_mark *last)
+static bool is_step(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row, const struct last_mark *last)
 {
-	return is_mark(c, g, row) && c->t->span.dur[row] > 0 &&
-	       (c->t->span.ts[row] < last->ts || c->t->span.dur[row] > last->shortest);
+	return is_mark(sc, g, row) && sc->t->span.dur[row] > 0 &&
+	       (sc->t->span.ts[row] < last->ts || sc->t->span.dur[row] > last->shortest);
 }
 
 /* Spans of the main thread of that class (which lg_scope_wants()) as boundaries; outermost only. */
-static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
+static int from_spans(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
 		      enum lg_name_class class, const struct last_mark *last, struct bounds *b)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 	int64_t covered = INT64_MIN + LG_GPU_ROUNDING_NS;
 
@@ -79,8 +79,8 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 
 		if (t->span.ts[row] < covered - LG_GPU_ROUNDING_NS ||
 		    (t->span.ts[row] < covered && end <= covered) ||
-		    !(class == LG_NAME_STEP ? is_step(c, g, row, last)
-					    : lg_gpu_name(c, g, t->span.name[row]) == class))
+		    !(class == LG_NAME_STEP ? is_step(sc, g, row, last)
+					    : lg_gpu_name(sc, g, t->span.name[row]) == class))
 			continue;
 		covered = end;
 		if (push(b, ends ? end : t->span.ts[row]))
@@ -90,22 +90,22 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 }
 
 /* The marks' name without the step's number: the profiler's, or a range that the program marks. */
-static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+static const char *marks_name(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r,
 			      const struct last_mark *last)
 {
 	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 
 	for (size_t p = 0; p < m->n_marks; p++) {
-		const char *name = lg_span_name(c->t, m->mark[p]);
+		const char *name = lg_span_name(sc->t, m->mark[p]);
 		size_t n = strlen(name);
 
-		if (!is_step(c, g, m->mark[p], last))
+		if (!is_step(sc, g, m->mark[p], last))
 			continue;
 		while (n && strchr("0123456789#_:[]() ", name[n - 1]))
 			n--;
 		if (!strncmp(name, "ProfilerStep", 12) || !n)
 			break;
-		return lg_text(c, "the ranges named \"%.*s\"", (int)(n < 60 ? n : 60), name);
+		return lg_arena_printf(sc->arena, "the ranges named \"%.*s\"", (int)(n < 60 ? n : 60), name);
 	}
 	return "ProfilerStep";
 }
@@ -135,7 +135,7 @@ static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
 }
 
 /* It has to have a small part of the median length of the marked steps. */
-static struct last_mark last_mark(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
+static struct last_mark last_mark(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 	struct last_mark last = { .ts = INT64_MIN };
@@ -143,11 +143,11 @@ static struct last_mark last_mark(struct lg_case *c, struct lg_gpu *g, const str
 	size_t n = 0;
 
 	for (size_t p = 0; p < m->n_marks; p++) {
-		if (!is_mark(c, g, m->mark[p]))
+		if (!is_mark(sc, g, m->mark[p]))
 			continue;
 		if (n < 1024)
-			d[n++] = c->t->span.dur[m->mark[p]];
-		last.ts = c->t->span.ts[m->mark[p]];
+			d[n++] = sc->t->span.dur[m->mark[p]];
+		last.ts = sc->t->span.ts[m->mark[p]];
 	}
 	last.shortest = lg_median_i64(d, n) / 20;
 	return last;
@@ -196,42 +196,42 @@ static int join_optimizers(const struct lg_gpu_run *r, struct bounds *b)
 	return rc;
 }
 
-static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
+static int find_bounds(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
 {
-	struct last_mark last = last_mark(c, g, r);
+	struct last_mark last = last_mark(sc, g, r);
 	int64_t *from_ranges;
 	size_t n;
 	int rc;
 
-	rc = from_spans(c, g, r, false, LG_NAME_STEP, &last, b);
+	rc = from_spans(sc, g, r, false, LG_NAME_STEP, &last, b);
 	if (rc)
 		return rc;
 	if (b->n) {
 		struct bounds e = { 0 };
 
-		r->steps_from = marks_name(c, g, r, &last);
+		r->steps_from = marks_name(sc, g, r, &last);
 		r->steps_marked = true;
-		rc = from_spans(c, g, r, true, LG_NAME_STEP, &last, &e);
+		rc = from_spans(sc, g, r, true, LG_NAME_STEP, &last, &e);
 		if (!rc)
 			rc = push(b, e.v[e.n - 1]);
 		lg_free(e.v);
 		return rc;
 	}
-	extent(c->t, r);
+	extent(sc->t, r);
 	r->steps_from = "Optimizer.step";
-	rc = from_spans(c, g, r, true, LG_NAME_OPTIMIZER, NULL, b);
+	rc = from_spans(sc, g, r, true, LG_NAME_OPTIMIZER, NULL, b);
 	if (!rc && b->n >= 3)
 		return join_optimizers(r, b);
 	r->steps_from = "the loader";
 	if (!rc)
-		rc = from_spans(c, g, r, false, LG_NAME_LOADER, NULL, b);
+		rc = from_spans(sc, g, r, false, LG_NAME_LOADER, NULL, b);
 	if (!rc && b->n >= 3)
 		return push(b, lg_last_step_end(b->v, b->n, b->v[b->n - 1], r->to));
 	r->steps_from = NULL;
 	b->n = 0;
 	if (rc)
 		return rc;
-	rc = lg_range_steps(c, g, r, lg_gpu_main_host(r), &r->steps_from, &from_ranges, &n);
+	rc = lg_range_steps(sc, g, r, lg_gpu_main_host(r), &r->steps_from, &from_ranges, &n);
 	if (!rc && n) {
 		lg_free(b->v);
 		*b = (struct bounds){ from_ranges, n, n };
@@ -286,10 +286,10 @@ size_t lg_gpu_asked_in(const struct lg_gpu_run *r, int64_t ts)
 /* Time of calls that only order work, yet took a millisecond and more while the device idled:
  * context creation, module loading, stream creation. by_step: of n_steps; NULL where there are none.
  * -1 without memory. */
-static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+static int64_t first_time_calls(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r,
 				int64_t *by_step)
 {
-	const struct lg_trace *t = c->t;
+	const struct lg_trace *t = sc->t;
 	LG_AUTOFREE int64_t *ends = latest_ends(r);
 	int64_t sum = 0;
 
@@ -301,7 +301,7 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 		for (size_t p = 0; p < r->host[h].n_marks; p++) {
 			uint32_t row = r->host[h].mark[p];
 			int64_t ts = t->span.ts[row], dur = t->span.dur[row];
-			enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
+			enum lg_name_class k = lg_gpu_name(sc, g, t->span.name[row]);
 			bool alloc = k == LG_NAME_ALLOC || k == LG_NAME_FREE;
 			bool order = k == LG_NAME_LAUNCH || k == LG_NAME_RUNTIME;
 			size_t step;
@@ -352,11 +352,11 @@ static void skip_steps(struct lg_gpu_run *r, size_t n)
  * A quarter of the window and more in first-time calls: is it a cold start as a whole? Not if they belong
  * to the steps, or if enough steps have none; those at the beginning that do are left out.
  */
-static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static int judge_cold(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	size_t n = r->n_steps, warm = 0, lead = 0;
 	LG_AUTOFREE int64_t *v = lg_calloc(n + 1, sizeof *v);
-	int64_t sum = v ? first_time_calls(c, g, r, n ? v : NULL) : -1;
+	int64_t sum = v ? first_time_calls(sc, g, r, n ? v : NULL) : -1;
 
 	if (sum < 0)
 		return LG_E_NOMEM;
@@ -377,23 +377,23 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	return 0;
 }
 
-static int count(struct lg_case *c, struct lg_gpu_run *r)
+static int count(const struct lg_scene *sc, struct lg_gpu_run *r)
 {
 	LG_AUTOFREE int64_t *v = lg_calloc(r->n_work, sizeof *v);
 	/* Names are looked through, not millions of rows. */
 	LG_AUTOFREE uint8_t *training =
-		r->has_backward || r->n_ops ? NULL : lg_span_pick(c, LG_LIST_TRAINING_KERNELS);
+		r->has_backward || r->n_ops ? NULL : lg_span_pick(sc, LG_LIST_TRAINING_KERNELS);
 
-	if (!v || c->failed)
+	if (!v || sc->arena->failed)
 		return LG_E_NOMEM;
 	LG_EACH_WHERE(w->end > r->from && w->ts < r->to, w, r->work, r->n_work) {
 		r->n_unlaunched += w->call == LG_NO_ROW;
 		if (w->class == LG_GPU_COMM) {
 			r->n_comm++;
 			r->comm_ns += w->end - w->ts;
-		} else if (c->t->span.kind[w->span] == LG_SPAN_KERNEL) {
+		} else if (sc->t->span.kind[w->span] == LG_SPAN_KERNEL) {
 			v[r->n_kernels++] = w->end - w->ts;
-			r->has_backward |= training && training[c->t->span.name[w->span]];
+			r->has_backward |= training && training[sc->t->span.name[w->span]];
 			r->kernel_ns += w->end - w->ts;
 		}
 	}
@@ -510,7 +510,7 @@ static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 
 /* Is the device's work missing, so that nothing tells whether it idled? Of graphs that are captured launches
  * never run. A file that is cut may end before the calls, too. */
-static bool lost_its_device(const struct lg_case *c, const struct lg_gpu_run *r)
+static bool lost_its_device(const struct lg_scene *sc, const struct lg_gpu_run *r)
 {
 	size_t launches = 0, left_out = r->cut_head + r->cut_tail;
 
@@ -520,18 +520,19 @@ static bool lost_its_device(const struct lg_case *c, const struct lg_gpu_run *r)
 		return r->unrun_share > LG_N_ANY_LOST || left_out > r->n_steps;
 	for (size_t h = 0; h < r->n_host; h++)
 		launches += r->host[h].n_launches;
-	return launches >= MIN_WORK || (c->v->cut && lg_fact_of(c, r->prc, "gpu.0.name"));
+	return launches >= MIN_WORK || (lg_has_diag(sc->t, LG_DIAG_FILE_TRUNCATED) &&
+					lg_index_fact(sc->idx, r->prc, "gpu.0.name"));
 }
 
-int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+int lg_scope_of_trace(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	struct bounds b = { 0 };
-	int rc = r->main ? find_bounds(c, g, r, &b) : 0;
+	int rc = r->main ? find_bounds(sc, g, r, &b) : 0;
 
 	if (!r->main)
-		extent(c->t, r);
+		extent(sc->t, r);
 	if (!rc && b.n >= 2) {
-		r->step = lg_arena_alloc(&c->v->arena, b.n, sizeof *r->step);
+		r->step = lg_arena_alloc(sc->arena, b.n, sizeof *r->step);
 		if (r->step) {
 			memcpy(r->step, b.v, b.n * sizeof *r->step);
 			r->n_steps = b.n - 1;
@@ -544,23 +545,23 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	lg_free(b.v);
 	if (rc)
 		return rc;
-	rc = drop_unrun_steps(c->t, r);
+	rc = drop_unrun_steps(sc->t, r);
 	if (!rc)
-		rc = lg_steps_of_device(c, r);
+		rc = lg_steps_of_device(sc, r);
 	if (rc)
 		return rc;
 	r->whole = r->to - r->from;
 	if (r->n_work)
 		drop_cold_steps(r);
-	rc = count(c, r);
+	rc = count(sc, r);
 	if (rc)
 		return rc;
-	if (!r->n_steps && r->main && !r->has_backward && lg_request_pool(c, g, r))
+	if (!r->n_steps && r->main && !r->has_backward && lg_request_pool(sc, g, r))
 		return LG_E_NOMEM;
 	r->scope = r->has_backward ? LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE;
-	if (lg_only_ranges(c->t)) {
+	if (lg_only_ranges(sc->t)) {
 		r->scope = LG_SHOWS_RANGES;
-	} else if (lost_its_device(c, r)) {
+	} else if (lost_its_device(sc, r)) {
 		r->scope = LG_SHOWS_LOST;
 	} else if (!r->n_work) {
 		r->scope = r->n_ops >= MIN_OPS ? LG_SHOWS_CPU : LG_SHOWS_EMPTY;
@@ -569,7 +570,7 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	} else if (r->n_kernels + r->n_comm < MIN_WORK) {
 		r->scope = LG_SHOWS_EMPTY;
 	} else {
-		return judge_cold(c, g, r);
+		return judge_cold(sc, g, r);
 	}
 	return 0;
 }

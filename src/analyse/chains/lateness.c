@@ -211,7 +211,7 @@ static struct lg_own_time beyond_noise(const struct lg_late_rank *of, size_t n, 
 static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_late_rank *of)
 {
 	const struct lg_rank *ref = &c->ranks[y->ref];
-	struct lg_slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
+	size_t slow_at = 0;
 	struct lg_pieces scratch = { 0 };
 	struct lg_own_time own = { 0 };
 	uint32_t late = UINT32_MAX;
@@ -221,7 +221,7 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 			continue;
 		y->straggler.n_matched++;
 		of[a->late_rank].n_last++;
-		if (lg_slow_in(&clock, a->second_ts, a->late_ts))
+		if (lg_iv_shared(&y->slow, &slow_at, a->second_ts, a->late_ts))
 			continue; /* slow steps are counted by their excess */
 		own = late_by(c, a, &scratch);
 		of[a->late_rank].steady.ran += own.ran;
@@ -241,13 +241,12 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 /* What the named ranks did, and where they were late in slow steps only, what they did in those. */
 static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_straggler *g)
 {
-	const struct lg_rank *ref = &c->ranks[y->ref];
-	struct lg_slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
+	size_t slow_at = 0;
 	int64_t longest = 0;
 
 	g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
 	LG_EACH_WHILE(g->pieces, p, y->path, y->n_path) {
-		bool slow = lg_slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
+		bool slow = lg_iv_shared(&y->slow, &slow_at, p->ts, p->ts + p->dur) * 2 > p->dur;
 		uint32_t q = lg_is_own_doing(p->end) ? rank_above(c, p->of) : UINT32_MAX;
 
 		if (q == UINT32_MAX || !g->of_rank[q].lost)

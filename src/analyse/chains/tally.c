@@ -9,24 +9,6 @@
 
 #include "base/map.h"
 
-/* ---- slow time of the reference rank ---- */
-
-int64_t lg_slow_in(struct lg_slow_clock *k, int64_t a, int64_t b)
-{
-	int64_t sum = 0;
-
-	while (k->i < k->n && k->s[k->i].ts + k->s[k->i].dur <= a)
-		k->i++;
-	for (size_t i = k->i; i < k->n && k->s[i].ts < b; i++) {
-		int64_t from = k->s[i].ts > a ? k->s[i].ts : a;
-		int64_t to = k->s[i].ts + k->s[i].dur < b ? k->s[i].ts + k->s[i].dur : b;
-
-		if (k->s[i].slow && to > from)
-			sum += to - from;
-	}
-	return sum;
-}
-
 /* UINT32_MAX: none. */
 static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 {
@@ -100,8 +82,7 @@ struct building {
 
 static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct building *b)
 {
-	struct lg_slow_clock clock = { .s = &c->v->steps[c->ranks[y->ref].step_first],
-				    .n = c->ranks[y->ref].n_steps };
+	size_t slow_at = 0;
 
 	LG_EACH(p, y->path, y->n_path) {
 		lg_prc prc = c->t->thread.prc[p->thr];
@@ -134,7 +115,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		s = &b->v[at - 1];
 		b->of_piece[p - y->path] = at;
 		s->lost += p->dur;
-		s->slow_lost += lg_slow_in(&clock, p->ts, p->ts + p->dur);
+		s->slow_lost += lg_iv_shared(&y->slow, &slow_at, p->ts, p->ts + p->dur);
 		s->by_proof[p->proof] += p->dur;
 		s->n_pieces++;
 		r = rank_index_of(c, p->of);
@@ -285,7 +266,7 @@ static int64_t median_step(const struct lg_case *c, uint32_t ref)
 static int find_causes(struct lg_case *c, struct lg_tally *y)
 {
 	struct building b = { 0 };
-	int64_t step_ns = median_step(c, y->ref), left_out = 0, slow = 0;
+	int64_t step_ns = median_step(c, y->ref), left_out = 0;
 	int rc;
 
 	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
@@ -304,10 +285,8 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 			s->pieces[s->n_pieces++] = &y->path[i];
 		}
-	LG_EACH(s, &c->v->steps[c->ranks[y->ref].step_first], c->ranks[y->ref].n_steps)
-		slow += s->slow ? s->dur : 0;
 	for (size_t i = 0; !rc && i < b.n; i++) {
-		leave_usual_out(&b.v[i], y->wall, slow);
+		leave_usual_out(&b.v[i], y->wall, lg_iv_sum(&y->slow));
 		b.v[i].left_out = left_out;
 		rc = find_events(c, &b.v[i], step_ns) ?: find_majorities(c, &b.v[i]) ?:
 		     count_hits(c, y, &b.v[i], step_ns);
@@ -327,6 +306,18 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	return rc;
 }
 
+static int find_slow(struct lg_case *c, const struct lg_rank *r, struct lg_tally *y)
+{
+	int rc = 0;
+
+	LG_EACH_WHILE(!rc, s, &c->v->steps[r->step_first], r->n_steps) {
+		y->n_slow += s->slow;
+		rc = s->slow ? lg_iv_add(&y->slow, s->ts, s->ts + s->dur, LG_NO_ROW) : 0;
+	}
+	y->slow.v = lg_arena_adopt(&c->v->arena, y->slow.v);
+	return rc ?: c->v->arena.failed ? LG_E_NOMEM : 0;
+}
+
 int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *y)
 {
 	const struct lg_rank *r = &c->ranks[ref];
@@ -340,9 +331,7 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 			y->unknown += path->v[i].dur;
 	}
 	y->excess = lg_excess_of(r, c->v->steps);
-	for (size_t k = 0; k < r->n_steps; k++)
-		y->n_slow += c->v->steps[r->step_first + k].slow;
-	rc = find_causes(c, y) ?: lg_find_late_ranks(c, y);
+	rc = find_slow(c, r, y) ?: find_causes(c, y) ?: lg_find_late_ranks(c, y);
 	if (rc)
 		return rc;
 	y->explained = y->straggler.slow_lost;

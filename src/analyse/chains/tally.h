@@ -74,19 +74,12 @@ struct lg_tally {
 	int64_t unknown;     /* ns of the path without evidence */
 	int64_t by_end[LG_END_MAX];
 	size_t n_slow;
+	struct lg_ivs slow;  /* when: ref's slow steps */
 	struct lg_cause_sum *causes; /* by lost, descending */
 	size_t n_causes;
 	struct lg_straggler straggler;
 	int64_t own_excess;  /* ns of slow steps' excess that was somebody's own running */
 };
-
-/* Time inside a rank's slow steps: those of one clock are asked for in order. */
-struct lg_slow_clock {
-	const struct lg_step *s;
-	size_t n, i;
-};
-/* Of [a, b), which does not begin before that of the last call. */
-int64_t lg_slow_in(struct lg_slow_clock *k, int64_t a, int64_t b);
 
 /* ---- lateness.c ---- */
 /* Of rank r's own process in [a, b), on the way of its main thread. scratch: used up. */

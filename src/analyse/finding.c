@@ -161,9 +161,7 @@ const char *lg_ranges_text(struct lg_case *c, const int64_t *v, size_t n, size_t
 	size_t ranges = 0;
 
 	*ret_n = 0;
-	for (size_t i = 0, j; i < n; i = j) {
-		for (j = i + 1; j < n && v[j] <= v[j - 1] + 1;)
-			j++;
+	LG_EACH_RUN(i, j, 0, n, v[j] <= v[j - 1] + 1) {
 		*ret_n += (size_t)(v[j - 1] - v[i]) + 1;
 		if (ranges++ < at_most)
 			text = v[j - 1] > v[i] ? lg_text(c, "%s%s%lld-%lld", text,

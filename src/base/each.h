@@ -14,6 +14,16 @@
 	LG_EACH(one, v, n)             \
 		if (!(cond)) { } else
 
+/* For each run [i, j) of neighbours in [from, to): alike holds, an expression of j, of all but the first. */
+#define LG_EACH_RUN(i, j, from, to, alike) LG_EACH_RUN_WHILE(1, i, j, from, to, alike)
+#define LG_EACH_RUN_WHILE(cond, i, j, from, to, alike)                                            \
+	for (size_t i = (from), j; (cond) && i < (to) && ({                                        \
+		     for (j = i + 1; j < (to) && (alike);)                                         \
+			     j++;                                                                  \
+		     true;                                                                         \
+	     });                                                                                   \
+	     i = j)
+
 /* Leaves in v[0..n) only those of which cond holds, in their order. */
 #define LG_KEEP(one, v, n, cond)                          \
 	do {                                              \

@@ -36,15 +36,15 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 	LG_EACH(o, r->host, r->n_host) {
 		size_t own = ret->n; /* this thread's begin here */
 
-		for (size_t i = 0, j; i < o->n; i = j) {
+		LG_EACH_RUN(i, j, 0, o->n, o->seg[j].op == o->seg[i].op) {
 			bool orders = !r->n_work || o->seg[i].op == LG_NO_ROW ||
 				      strncmp(lg_span_name(c->t, o->seg[i].op), "aten::", 6);
 
-			for (j = i; j < o->n && o->seg[j].op == o->seg[i].op; j++)
-				orders |= o->seg[j].class >= LG_HOST_LAUNCH;
-			for (size_t k = i; orders && k < j && !rc; k++)
-				if (o->seg[k].class != LG_HOST_NONE && lg_host_in_window(r, &o->seg[k]))
-					rc = lg_iv_put(ret, own, o->seg[k].ts, o->seg[k].end);
+			LG_EACH(s, &o->seg[i], j - i)
+				orders |= s->class >= LG_HOST_LAUNCH;
+			LG_EACH_WHILE(orders && !rc, s, &o->seg[i], j - i)
+				if (s->class != LG_HOST_NONE && lg_host_in_window(r, s))
+					rc = lg_iv_put(ret, own, s->ts, s->end);
 		}
 	}
 	rc = rc ? rc : lg_iv_join(ret);

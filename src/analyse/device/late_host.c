@@ -68,17 +68,13 @@ static struct gap *gaps_of(struct lg_case *c, const struct lg_gpu_run *r, size_t
 	return v;
 }
 
-LG_ORDER_BY(cmp_pace, int64_t, LG_CMP(*x, *y))
-
 bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_fast_us, double *ret_slow_us)
 {
 	size_t n, steps = 0, least = SIZE_MAX, most = 0, third;
 	LG_AUTOFREE struct gap *v = gaps_of(c, r, &n);
 	LG_AUTOFREE int64_t *pace = lg_scratch(c, r->n_steps + 1, sizeof *pace);
 
-	for (size_t i = 0, j; v && pace && i < n; i = j) {
-		for (j = i + 1; j < n && v[j].step == v[i].step; j++)
-			;
+	LG_EACH_RUN_WHILE(v && pace, i, j, 0, n, v[j].step == v[i].step) {
 		if (v[i].step >= r->n_steps)
 			continue;
 		pace[steps++] = v[i + (j - i) / 2].ns;
@@ -89,7 +85,7 @@ bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_f
 	/* Steps that launch more are other work. */
 	if (third < 3 || least < LG_N_GPU_LAUNCH_BOUND_LAUNCHES || (most - least) * 10 > most)
 		return false;
-	LG_SORT(pace, steps, cmp_pace);
+	LG_SORT(pace, steps, lg_cmp_i64);
 	*ret_fast_us = (double)pace[third / 2] / 1e3;
 	*ret_slow_us = (double)pace[steps - 1 - third / 2] / 1e3;
 	return *ret_slow_us >= (1 + LG_N_GPU_LAUNCH_BOUND_SLOWER) * *ret_fast_us;

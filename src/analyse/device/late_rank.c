@@ -164,11 +164,9 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struc
 	const struct lg_gpu_run *first = &g->run[0];
 	size_t n_steps = first->n_steps, kept = 0;
 
-	for (size_t i = 0, j; i < n; i = j) {
+	LG_EACH_RUN(i, j, 0, n, lg_coll_same(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1) {
 		size_t s;
 
-		for (j = i + 1; j < n && lg_coll_same(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1; j++)
-			;
 		if (j - i != g->n)
 			continue;
 		s = ordered_in(t, first, &first->work[v[i].work]);

@@ -32,7 +32,6 @@ struct transfer {
 
 LG_ORDER_BY(cmp_transfer, struct transfer, strcmp(x->op, y->op) ?: LG_CMP(x->bytes, y->bytes) ?:
 	    LG_CMP(x->ranks, y->ranks) ?: LG_CMP(x->group, y->group) ?: LG_CMP(x->ts, y->ts))
-LG_ORDER_BY(cmp_ns, int64_t, LG_CMP(*x, *y))
 
 struct links {
 	struct lg_case *c;
@@ -84,22 +83,16 @@ static bool equal(const struct transfer *a, const struct transfer *b)
 	return a->op == b->op && a->bytes == b->bytes && a->ranks == b->ranks;
 }
 
-/* Behind the last of those like v[i]; of its group only, or of all. */
-static size_t end_of(const struct links *l, size_t i, bool of_group)
-{
-	size_t j = i;
-
-	while (j < l->n && equal(&l->v[j], &l->v[i]) && !(of_group && l->v[j].group != l->v[i].group))
-		j++;
-	return j;
-}
+/* For each [i, j) of l->v[from..to) that are equal and of one group. */
+#define EACH_GROUP(l, i, j, from, to) \
+	LG_EACH_RUN(i, j, from, to, equal(&(l)->v[j], &(l)->v[i]) && (l)->v[j].group == (l)->v[i].group)
 
 /* The duration below which so many tenths of v[i..j) are. */
 static int64_t tenth(const struct links *l, size_t i, size_t j, size_t tenths)
 {
 	for (size_t k = i; k < j; k++)
 		l->scratch[k - i] = l->v[k].dur;
-	LG_SORT(l->scratch, j - i, cmp_ns);
+	LG_SORT(l->scratch, j - i, lg_cmp_i64);
 	return l->scratch[(j - i - 1) * tenths / 10];
 }
 
@@ -137,16 +130,17 @@ static void compare_groups(struct links *l, size_t a, size_t b)
 	LG_AUTOFREE int64_t *medians = lg_scratch(l->c, b - a + 1, sizeof *medians);
 	size_t n = 0;
 
-	for (size_t i = a, j; medians && i < b; i = j) {
-		j = end_of(l, i, true);
+	if (!medians)
+		return;
+	EACH_GROUP(l, i, j, a, b)
 		if (j - i >= LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
 			medians[n++] = tenth(l, i, j, 5);
-	}
-	LG_SORT(medians, n, cmp_ns);
-	for (size_t i = a, j; n > 1 && i < b; i = j) {
+	if (n < 2)
+		return;
+	LG_SORT(medians, n, lg_cmp_i64);
+	EACH_GROUP(l, i, j, a, b) {
 		int64_t median, usual;
 
-		j = end_of(l, i, true);
 		if (j - i < LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
 			continue;
 		median = tenth(l, i, j, 5);
@@ -213,12 +207,10 @@ static void compare_in_time(struct links *l)
 {
 	double most = 0;
 
-	for (size_t i = 0, j; i < l->n; i = j) {
+	EACH_GROUP(l, i, j, 0, l->n) {
 		double more;
-		size_t k;
+		size_t k = j - i > 1 ? parts_at(l, i, j) : i;
 
-		j = end_of(l, i, true);
-		k = j - i > 1 ? parts_at(l, i, j) : i;
 		if (!changes_at(l, i, k, j) || !computes_alike(&l->g->run[l->v[k].run], l->v[k].ts))
 			continue;
 		more = (double)(tenth(l, k, j, 5) - tenth(l, i, k, 5)) * (double)(j - k);
@@ -227,13 +219,13 @@ static void compare_in_time(struct links *l)
 			l->since = l->v[k].ts;
 		}
 	}
-	for (size_t i = 0, j; most > 0 && i < l->n; i = j) {
+	if (!(most > 0))
+		return;
+	EACH_GROUP(l, i, j, 0, l->n) {
 		const struct lg_gpu_run *r = &l->g->run[l->v[i].run];
 		double two_steps = 2 * (double)(r->to - r->from) / (double)LG_MAX(r->n_steps, 1u);
-		size_t k;
+		size_t k = j - i > 1 ? parts_at(l, i, j) : i;
 
-		j = end_of(l, i, true);
-		k = j - i > 1 ? parts_at(l, i, j) : i;
 		if (changes_at(l, i, k, j) &&
 		    fabs((double)(l->v[k].ts - l->since)) <= two_steps)
 			take(l, k, j, tenth(l, i, k, 5));
@@ -392,10 +384,8 @@ static int judge(struct links *l)
 	int64_t *by_step;
 	uint32_t run;
 
-	for (size_t i = 0, j; i < l->n; i = j) {
-		j = end_of(l, i, false);
+	LG_EACH_RUN(i, j, 0, l->n, equal(&l->v[j], &l->v[i]))
 		compare_groups(l, i, j);
-	}
 	if (!l->worst)
 		compare_in_time(l);
 	if (!l->worst)

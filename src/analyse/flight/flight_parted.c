@@ -112,12 +112,12 @@ int lg_flight_parted(struct lg_flight *d)
 	size_t n = d->n_entries, n_told = 0;
 	uint32_t told = 0;
 
-	for (size_t i = 0, j; i < n && n_told < TOLD_MAX; i = j) {
+	LG_EACH_RUN_WHILE(n_told < TOLD_MAX, i, j, 0, n, v[j].group == v[i].group && v[j].seq == v[i].seq) {
 		bool once = true, same = true;
 
-		for (j = i + 1; j < n && v[j].group == v[i].group && v[j].seq == v[i].seq; j++) {
-			once &= v[j].prc != v[j - 1].prc;
-			same &= alike(d->c->t, v[i].row, v[j].row);
+		for (size_t k = i + 1; k < j; k++) {
+			once &= v[k].prc != v[k - 1].prc;
+			same &= alike(d->c->t, v[i].row, v[k].row);
 		}
 		/* Several of one number and rank are coalesced, or of two lives of the group. Behind the
 		 * first number that differs all others do. */

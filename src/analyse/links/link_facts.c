@@ -260,14 +260,11 @@ static void vote(struct lg_case *c, struct lg_links *l, const uint32_t *v, size_
 		x[i] = l->sample[v[i]].value;
 	qsort(x, n, sizeof *x, lg_cmp_f64);
 	/* The longest run of equal ones; of several, the highest. */
-	for (size_t i = 0, j; i < n; i = j) {
-		for (j = i + 1; j < n && !below(x[i], x[j]);)
-			j++;
+	LG_EACH_RUN(i, j, 0, n, !below(x[i], x[j]))
 		if (j - i >= count) {
 			count = j - i;
 			usual = x[j - 1];
 		}
-	}
 	while (l->sample[v[best]].value != usual) /* one of them is */
 		best++;
 	if (count * 2 <= n && n != 2) {

@@ -117,6 +117,12 @@ static void say_changes(struct lg_case *c, struct lg_finding *f, const struct re
 	lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_RUNS_CHANGED);
 }
 
+/* One test on the same devices. */
+static bool same_sweep(const struct result *a, const struct result *b)
+{
+	return a->where == b->where && a->test == b->test;
+}
+
 static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, size_t n, double *x)
 {
 	struct { size_t first, at, n; double before, after, p; } hit[SIZES_SAID];
@@ -125,12 +131,10 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 	struct lg_finding *f;
 
 	LG_SORT(v, n, by_place);
-	for (size_t i = 0, j, at = 0; i < n; i = j) {
+	LG_EACH_RUN(i, j, 0, n, same_sweep(&v[j], &v[i]) && v[j].size == v[i].size) {
 		double p, before, after;
+		size_t at = 0;
 
-		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test &&
-		     v[j].size == v[i].size;)
-			j++;
 		if (j - i < 2 * EACH_SIDE)
 			continue;
 		sizes++;
@@ -182,15 +186,14 @@ static void below_class(struct lg_case *c, struct lg_links *l, const struct resu
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
 
-	for (size_t i = 0, j; i < n; i = j) {
+	LG_EACH_RUN(i, j, 0, n, same_sweep(&v[j], &v[i])) {
 		const struct result *best = NULL;
 		lg_str host = t->process.host[v[i].prc];
 		const char *name = lg_string(t, host);
 		double class;
 
-		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test; j++)
-			if (v[j].size >= FULL && (!best || v[j].bus > best->bus))
-				best = &v[j];
+		LG_EACH_WHERE(x->size >= FULL, x, &v[i], j - i)
+			best = !best || x->bus > best->bus ? x : best;
 		class = !best ? 0 : class_of(l, host, (int64_t)lg_link_number(
 				lg_string(t, t->mark.text[best->mark]), "ranks", 0));
 		if (!(class > 0))
@@ -287,9 +290,7 @@ static void compare_size(struct field *f, const struct result *v, size_t n, doub
 	size_t units = 0;
 	double m;
 
-	for (size_t i = 0, j; i < n; i = j) {
-		for (j = i + 1; j < n && v[j].prc == v[i].prc;)
-			j++;
+	LG_EACH_RUN(i, j, 0, n, v[j].prc == v[i].prc) {
 		if (!v[i].prc)
 			continue;
 		m = median(v + i, j - i, x);
@@ -323,11 +324,8 @@ static void runs_of(struct lg_case *c, struct lg_links *l, const struct result *
 		f.ratio = lg_calloc(n, sizeof *f.ratio);
 		ok = f.own && f.mid && f.ratio;
 	}
-	for (size_t i = 0, j; ok && f.n > 1 && i < n; i = j) {
-		for (j = i + 1; j < n && v[j].size == v[i].size;)
-			j++;
+	LG_EACH_RUN_WHILE(ok && f.n > 1, i, j, 0, n, v[j].size == v[i].size)
 		compare_size(&f, v + i, j - i, x);
-	}
 	for (size_t r = 0; f.sizes && r < f.n; r++) {
 		for (size_t k = 0; k < f.sizes; k++)
 			x[k] = f.ratio[k * f.n + r];
@@ -362,11 +360,8 @@ int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
 		own_past(c, l, v, n, x);
 		below_class(c, l, v, n);
 		qsort(v, n, sizeof *v, by_run);
-		for (size_t i = 0, j; i < n && !c->failed; i = j) {
-			for (j = i; j < n && v[j].test == v[i].test;)
-				j++;
+		LG_EACH_RUN_WHILE(!c->failed, i, j, 0, n, v[j].test == v[i].test)
 			runs_of(c, l, v + i, j - i, x);
-		}
 	}
 	return c->failed;
 }
@@ -395,14 +390,14 @@ static void port(struct lg_case *c, const struct event *v, size_t n)
 	bool back = false, named = hca && k;
 	struct lg_finding *f;
 
-	for (size_t i = 0, j; i < n; i = j) {
+	LG_EACH_RUN(i, j, 0, n, v[j].prc == v[i].prc) {
 		size_t d = 0, u = 0;
 
-		for (j = i; j < n && v[j].prc == v[i].prc; j++) {
-			d += v[j].down;
-			u += v[j].up;
-			if (v[j].down && (!first || t->mark.ts[v[j].mark] < t->mark.ts[first->mark]))
-				first = &v[j];
+		LG_EACH(x, &v[i], j - i) {
+			d += x->down;
+			u += x->up;
+			if (x->down && (!first || t->mark.ts[x->mark] < t->mark.ts[first->mark]))
+				first = x;
 		}
 		if (d > down || (d == down && u > up)) {
 			down = d;
@@ -457,11 +452,8 @@ int lg_find_link_events(struct lg_case *c)
 			break;
 	}
 	LG_SORT(v, n, by_port);
-	for (size_t i = 0, j; i < n && !c->failed; i = j) {
-		for (j = i; j < n && v[j].host == v[i].host && v[j].hca == v[i].hca;)
-			j++;
+	LG_EACH_RUN_WHILE(!c->failed, i, j, 0, n, v[j].host == v[i].host && v[j].hca == v[i].hca)
 		port(c, v + i, j - i);
-	}
 	if (fatal || failed || ras)
 		lg_say(c, LG_SAYS_NCCL_FAILURES, failed, fatal, ras);
 	return c->failed;

@@ -290,8 +290,6 @@ static int sort_waits(const struct lg_case *c, const struct lg_rank *r, uint64_t
 	return rc;
 }
 
-LG_ORDER_BY(cmp_ts, int64_t, LG_CMP(*x, *y))
-
 /*
  * Who hands work over and then sleeps, having run for no more than a millisecond, waits for it: that is one
  * event, and it is over when the sleep is. Ranks that come early sleep long, the last one hardly, and all go
@@ -342,7 +340,7 @@ static int sort_wakes(struct lg_case *c, const struct lg_rank *r, struct groups 
 							      c->t->thread.comm[thr]), end);
 		}
 	for (size_t i = first; i < g->n; i++)
-		LG_SORT(g->v[i].ts, g->v[i].n, cmp_ts);
+		LG_SORT(g->v[i].ts, g->v[i].n, lg_cmp_i64);
 	return rc;
 }
 
@@ -373,7 +371,7 @@ static int sort_waits_together(const struct lg_case *c, const struct lg_rank *r,
 	for (size_t i = first; i < g->n; i++) {
 		struct group *x = &g->v[i];
 
-		LG_SORT(x->ts, x->n, cmp_ts);
+		LG_SORT(x->ts, x->n, lg_cmp_i64);
 		x->n = any ? keep_apart(x->ts, x->n, MIN_STEP_NS) : 0;
 	}
 	return rc;

@@ -548,8 +548,8 @@ static int fill_holes(struct lg_case *c, const struct lg_rank *r, const struct g
 	return rc;
 }
 
-/* In how many of its distances the thread did the work of several. */
-static size_t count_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
+/* In too many of its distances the thread did the work of several. */
+static bool has_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
 {
 	double usual = 0;
 	LG_AUTOFREE int64_t *ran = runs_of(c, r, g, &usual);
@@ -557,13 +557,6 @@ static size_t count_holes(struct lg_case *c, const struct lg_rank *r, const stru
 
 	for (size_t i = 0; ran && i + 1 < g->n; i++)
 		holes += is_hole(g, ran, usual, i);
-	return holes;
-}
-
-static bool has_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
-{
-	size_t holes = count_holes(c, r, g);
-
 	if ((double)holes <= HOLES_MOST * (double)(g->n - 1))
 		return false;
 	lg_say(c, LG_SAYS_STEPS_HOLES, lg_thread_text(c, r->thr), holes, g->n - 1);

@@ -100,100 +100,85 @@ struct large {
 	int64_t ns;
 };
 
-LG_ORDER_BY(cmp_size, uint64_t, (*x > *y) - (*x < *y))
-
-static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, struct large *ret)
-{
-	LG_AUTOFREE uint64_t *size = lg_calloc(r->n_work, sizeof *size);
-
-	*ret = (struct large){ 0 };
-	if (!size)
-		return LG_E_NOMEM;
-	LG_EACH(w, r->work, r->n_work) {
-		uint64_t bytes = c->t->span.bytes[w->span];
-
-		if (w->class != LG_GPU_H2D || !lg_gpu_in_window(r, w) ||
-		    bytes < LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
-			continue;
-		size[ret->n++] = bytes;
-		ret->bytes += bytes;
-		ret->ns += w->end - w->ts;
-	}
-	qsort(size, ret->n, sizeof *size, cmp_size);
-	for (size_t i = 0; i < ret->n; i++)
-		ret->n_sizes += !i || size[i] != size[i - 1];
-	return 0;
-}
-
-struct there_and_back {
+struct copy {
 	size_t step;
 	uint64_t bytes;
 	int64_t ts, dur;
-	bool back;
+	bool to_device;
 };
 
-LG_ORDER_BY(cmp_there, struct there_and_back, LG_CMP(x->step, y->step) ?: LG_CMP(x->bytes, y->bytes) ?:
+LG_ORDER_BY(cmp_copy, struct copy, LG_CMP(x->bytes, y->bytes) ?: LG_CMP(x->step, y->step) ?:
 	    LG_CMP(x->ts, y->ts))
 
-/* Large copies to the device that follow one of the same size to the host in their step. */
-static int came_back(const struct lg_case *c, const struct lg_gpu_run *r, struct large *ret)
+static void add_copy(struct large *l, const struct copy *x)
 {
-	LG_AUTOFREE struct there_and_back *v = lg_calloc(r->n_work, sizeof *v);
+	l->n++;
+	l->bytes += x->bytes;
+	l->ns += x->dur;
+}
+
+/* *ret_back: of them those that follow one of the same size to the host in their step. */
+static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, struct large *ret,
+			struct large *ret_back)
+{
+	LG_AUTOFREE struct copy *v = lg_calloc(r->n_work, sizeof *v);
 	size_t n = 0, away = 0;
 
-	*ret = (struct large){ 0 };
+	*ret = *ret_back = (struct large){ 0 };
 	if (!v)
 		return LG_E_NOMEM;
-	LG_EACH(w, r->work, r->n_work) {
+	LG_EACH_WHERE(w->class == LG_GPU_H2D || w->class == LG_GPU_D2H, w, r->work, r->n_work) {
 		uint64_t bytes = c->t->span.bytes[w->span];
 		int64_t at = lg_gpu_ordered_at(c->t, w);
 
-		if ((w->class == LG_GPU_H2D || w->class == LG_GPU_D2H) && lg_gpu_in_window(r, w) &&
-		    bytes >= LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
-			v[n++] = (struct there_and_back){ lg_gpu_asked_in(r, at), bytes, at,
-							  w->end - w->ts, w->class == LG_GPU_H2D };
+		if (lg_gpu_in_window(r, w) && bytes >= LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
+			v[n++] = (struct copy){ lg_gpu_asked_in(r, at), bytes, at, w->end - w->ts,
+						w->class == LG_GPU_H2D };
 	}
-	LG_SORT(v, n, cmp_there);
-	for (size_t i = 0; i < n; i++) {
-		if (i && (v[i].step != v[i - 1].step || v[i].bytes != v[i - 1].bytes))
-			away = 0;
-		if (!v[i].back) {
-			away++;
-		} else if (away) {
-			away--;
-			ret->n++;
-			ret->bytes += v[i].bytes;
-			ret->ns += v[i].dur;
+	LG_SORT(v, n, cmp_copy);
+	LG_EACH_RUN(i, j, 0, n, v[j].bytes == v[i].bytes) {
+		size_t before = ret->n;
+
+		LG_EACH(x, &v[i], j - i) {
+			if (x > &v[i] && x->step != x[-1].step)
+				away = 0;
+			away += !x->to_device;
+			if (x->to_device)
+				add_copy(ret, x);
+			if (x->to_device && away) {
+				away--;
+				add_copy(ret_back, x);
+			}
 		}
+		away = 0;
+		ret->n_sizes += ret->n > before;
 	}
 	return 0;
 }
 
 /* What the step itself has put on the host is no batch. */
-static bool tell_offloaded(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+static bool tell_offloaded(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+			   const struct large *all, const struct large *back, double share)
 {
-	struct large all, l;
 	double parts = lg_gpu_steps(r);
 
-	if (lg_failed(c, large_copies(c, r, &all) ?: came_back(c, r, &l)) || l.bytes * 4 < all.bytes * 3 ||
-	    l.n < LG_N_DATA_SERIAL_COPY_BACK || (double)l.n < 2 * parts)
+	if (back->bytes * 4 < all->bytes * 3 || back->n < LG_N_DATA_SERIAL_COPY_BACK ||
+	    (double)back->n < 2 * parts)
 		return false;
 	f->detail = "offloaded";
-	lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_CAME_BACK, (double)l.n / parts, lg_gpu_a_step(r),
-		 (double)l.bytes / parts / 1e9, (double)l.bytes / (double)l.ns, share * 100);
+	lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_CAME_BACK, (double)back->n / parts, lg_gpu_a_step(r),
+		 (double)back->bytes / parts / 1e9, (double)back->bytes / (double)back->ns, share * 100);
 	return true;
 }
 
 /* Many copies of few sizes are no batches, which are one or two a step: layers of a model lie on the host. */
 static void tell_weights(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
 {
-	struct large l;
+	struct large l, back;
 	double parts = lg_gpu_steps(r);
 
-	if (tell_offloaded(c, f, r, share))
-		return;
-	if (lg_failed(c, large_copies(c, r, &l)) || l.n < LG_N_DATA_SERIAL_COPY_WEIGHTS ||
-	    l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
+	if (lg_failed(c, large_copies(c, r, &l, &back)) || tell_offloaded(c, f, r, &l, &back, share) ||
+	    l.n < LG_N_DATA_SERIAL_COPY_WEIGHTS || l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
 		return;
 	f->detail = "weights";
 	lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_STREAMED, (double)l.n / parts, lg_gpu_a_step(r),

@@ -8,7 +8,6 @@
 #include "memory/memory.h"
 
 enum { STACKS_TOLD = 5, WHERE_BYTES = 512 };
-#define PERCENT(share) (100 * (share))
 
 /* "forward (model.py:12)", the program's own function. */
 static const char *where(struct lg_case *c, lg_stk stack, char buf[WHERE_BYTES])
@@ -45,15 +44,17 @@ static struct lg_finding *about(struct lg_case *c, const struct lg_memory_device
 	return f;
 }
 
-static void say_stacks(struct lg_case *c, struct lg_finding *f, const char *what,
-		       const struct lg_memory_stack *v, size_t n)
+/* What keeps segments that are nearly empty. */
+static void say_pinned(struct lg_case *c, struct lg_finding *f, const struct lg_memory_pieces *p)
 {
-	char size[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
 
-	for (size_t i = 0; i < n && i < STACKS_TOLD; i++)
-		lg_evidence(c, f, "%s: %s in %llu, asked for by %s", what,
-			    lg_bytes_text((double)v[i].bytes, size), (unsigned long long)v[i].count,
-			    where(c, v[i].stack, buf));
+	if (p->pinned)
+		lg_evidence(c, f, LG_SAYS_MEM_FRAGMENTATION_PINNED, p->pinned,
+			    lg_bytes_text((double)p->pinned_bytes, a), lg_bytes_text((double)p->pinned_live, b));
+	for (size_t i = 0; i < p->n_pins && i < STACKS_TOLD; i++)
+		lg_evidence(c, f, LG_SAYS_MEM_FRAGMENTATION_PIN, lg_bytes_text((double)p->pins[i].bytes, a),
+			    (unsigned long long)p->pins[i].count, where(c, p->pins[i].stack, buf));
 }
 
 /* ---- a request that failed ---- */
@@ -80,28 +81,15 @@ static void say_ways_out(struct lg_case *c, struct lg_finding *f, const struct l
 	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
 
 	if (!missing) {
-		lg_evidence(c, f,
-			    "expandable_segments:True would have let it through: %s lie idle in all, "
-			    "and the "
-			    "device had %s (price: slower first allocations)",
-			    lg_bytes_text((double)o->pieces.idle, a),
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_EXPANDABLE, lg_bytes_text((double)o->pieces.idle, a),
 			    lg_bytes_text((double)o->device_free, b));
 		return;
 	}
-	lg_evidence(c, f, "%s are missing, all that lies idle and was free put together",
-		    lg_bytes_text((double)missing, a));
+	lg_evidence(c, f, LG_SAYS_MEM_OOM_MISSING, lg_bytes_text((double)missing, a));
 	if (missing < scales)
-		lg_evidence(c, f,
-			    "a batch smaller by %.0f %% would have let it through, if what grows with "
-			    "it are this "
-			    "request, activations and temporaries (price: more steps, or accumulation)",
-			    PERCENT((double)missing / (double)scales) + 1);
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_SMALLER_BATCH, 100 * ((double)missing / (double)scales) + 1);
 	if (o->activations > missing)
-		lg_evidence(c, f,
-			    "activation checkpointing would have: activations hold %s (price: the "
-			    "forward is "
-			    "computed twice)",
-			    lg_bytes_text((double)o->activations, a));
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_CHECKPOINTING, lg_bytes_text((double)o->activations, a));
 }
 
 /* Steps that follow the first request that failed: then it was caught. */
@@ -119,42 +107,28 @@ static void say_oom(struct lg_case *c, const struct lg_memory_device *d)
 	const struct lg_memory_oom *o = &d->oom[0];
 	const char *cause = cause_of(o);
 	struct lg_finding *f = about(c, d, LG_R_MEM_OOM, o->stack, 0.95);
-	char asked[LG_BYTES_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char bytes[LG_BYTES_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	const char *asked = lg_text(c, LG_SAYS_MEM_OOM_ASKED, lg_bytes_text((double)o->asked, bytes));
 	size_t steps = steps_after_oom(d);
 
 	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_cap(f, LG_CAP_UNMEASURED);
 	f->detail = cause;
-	lg_bytes_text((double)o->asked, asked);
-	lg_bytes_text((double)o->pieces.idle, a);
-	if (!strcmp(cause, "fragmentation"))
-		lg_title(c, f,
-			 "out of device memory: %s were asked for; the allocator holds %s that are "
-			 "unused, but not "
-			 "in one piece (the largest: %s)",
-			 asked, a, lg_bytes_text((double)o->pieces.largest, b));
-	else if (!strcmp(cause, "limit"))
-		lg_title(c, f,
-			 "out of device memory: %s were asked for, and the device had %s free: "
-			 "something else limits "
-			 "the process",
-			 asked, lg_bytes_text((double)o->device_free, b));
-	else
-		lg_title(c, f,
-			 "out of device memory: %s were asked for, and what is in use leaves no room: "
-			 "%s are "
-			 "allocated",
-			 asked, lg_bytes_text((double)o->allocated, b));
-	lg_evidence_add(c, f, o->ts, 0, "%s were asked for by %s; the device had %s free", asked,
-			where(c, o->stack, buf), lg_bytes_text((double)o->device_free, b));
+	if (!strcmp(cause, "fragmentation")) {
+		lg_title(c, f, LG_SAYS_MEM_OOM_IN_PIECES, asked, lg_bytes_text((double)o->pieces.idle, a));
+		lg_title(c, f, "%s (the largest: %s)", f->title, lg_bytes_text((double)o->pieces.largest, b));
+	} else if (!strcmp(cause, "limit")) {
+		lg_title(c, f, LG_SAYS_MEM_OOM_LIMITED, asked, lg_bytes_text((double)o->device_free, b));
+	} else {
+		lg_title(c, f, "%s%s: %s are allocated", asked, LG_SAYS_MEM_OOM_NO_ROOM,
+			 lg_bytes_text((double)o->allocated, b));
+	}
+	lg_evidence_add(c, f, o->ts, 0, LG_SAYS_MEM_OOM_ASKED_BY, bytes, where(c, o->stack, buf),
+			lg_bytes_text((double)o->device_free, b));
 	if (d->n_oom_all > 1)
 		lg_evidence(c, f, "%zu requests failed; the first is told", d->n_oom_all);
 	say_ways_out(c, f, o);
-	if (o->pieces.pinned)
-		lg_evidence(c, f, "%zu segments of %s are kept by %s that live in them",
-			    o->pieces.pinned, lg_bytes_text((double)o->pieces.pinned_bytes, a),
-			    lg_bytes_text((double)o->pieces.pinned_live, b));
-	say_stacks(c, f, "in segments that little else keeps", o->pieces.pins, o->pieces.n_pins);
+	say_pinned(c, f, &o->pieces);
 	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_evidence_against(c, f, "%zu steps follow: it was caught", steps);
 }
@@ -172,25 +146,14 @@ static void judge_pieces(struct lg_case *c, const struct lg_memory_device *d)
 	    p->idle_in_used < (uint64_t)LG_N_MEM_FRAGMENTATION_MIB << 20)
 		return;
 	f = about(c, d, LG_R_MEM_FRAGMENTATION, p->n_pins ? p->pins[0].stack : 0, 0.9);
-	lg_title(c, f,
-		 "device memory is in pieces: %s of %s reserved (%.0f %%) lie idle in segments that "
-		 "are in use, when most is needed",
-		 lg_bytes_text((double)p->idle_in_used, a), lg_bytes_text((double)p->reserved, b),
-		 PERCENT(share));
-	lg_evidence_add(c, f, p->ts, 0,
-			"no more was reserved from then on, and the peak of %s allocated had come",
+	lg_title(c, f, LG_SAYS_MEM_FRAGMENTATION_TITLE, lg_bytes_text((double)p->idle_in_used, a),
+		 lg_bytes_text((double)p->reserved, b), 100 * share);
+	lg_evidence_add(c, f, p->ts, 0, LG_SAYS_MEM_FRAGMENTATION_WHEN,
 			lg_bytes_text((double)d->peak.bytes, a));
 	lg_evidence(c, f, "the largest idle piece is %s", lg_bytes_text((double)p->largest, b));
-	if (p->pinned)
-		lg_evidence(c, f, "%zu segments of %s are kept by %s that live in them", p->pinned,
-			    lg_bytes_text((double)p->pinned_bytes, a),
-			    lg_bytes_text((double)p->pinned_live, b));
-	say_stacks(c, f, "in segments that little else keeps", p->pins, p->n_pins);
+	say_pinned(c, f, p);
 	if (!d->points.told)
-		lg_evidence_against(
-			c, f,
-			"the history tells no steps: what is idle may be needed in a part that it does "
-			"not hold");
+		lg_evidence_against(c, f, LG_SAYS_MEM_FRAGMENTATION_NO_STEPS);
 }
 
 /* ---- what grows ---- */
@@ -213,13 +176,11 @@ static void judge_growth(struct lg_case *c, const struct lg_memory_device *d)
 	where(c, k->v[0].stack, buf);
 	lg_bytes_text(k->per_step, a);
 	if (k->n == 1)
-		lg_title(c, f, "device memory grows by %s a step, asked for by %s", a, buf);
+		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE, a, buf);
 	else
-		lg_title(c, f,
-			 "device memory grows by %s a step, asked for in %zu places, most of all by %s",
-			 a, k->n, buf);
-	lg_evidence(c, f, "over %zu steps, told %s; all that is allocated grows by %s a step", k->steps,
-		    d->points.told, lg_bytes_text(k->allocated_per_step, a));
+		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE_PLACES, a, k->n, buf);
+	lg_evidence(c, f, LG_SAYS_MEM_LEAK_OVER, k->steps, d->points.told,
+		    lg_bytes_text(k->allocated_per_step, a));
 	for (size_t i = 0; i < k->n && i < STACKS_TOLD; i++)
 		lg_evidence(c, f, "%s: %s a step, %s at the end (R2 %.3f)",
 			    where(c, k->v[i].stack, buf), lg_bytes_text(k->v[i].per_step, a),
@@ -241,31 +202,19 @@ static void judge_churn(struct lg_case *c, const struct lg_memory_device *d)
 		return;
 	f = about(c, d, LG_R_MEM_CHURN, k->freed_by, 0.9);
 	f->detail = k->empty_cache ? "empty_cache" : NULL;
-	lg_title(c, f,
-		 "segments of device memory are given back and asked for again, %zu times in %.3f s: "
-		 "%s in all%s",
-		 k->episodes, (double)(d->last - d->first) / 1e9,
+	lg_title(c, f, LG_SAYS_MEM_CHURN_TITLE, k->episodes, lg_seconds(d->last - d->first),
 		 lg_bytes_text((double)k->again_bytes, a),
 		 k->empty_cache ? "; the program calls empty_cache()" : "");
-	lg_evidence_add(c, f, k->first, 0,
-			"%zu segments were given back, %zu asked for after that; the first of these",
-			k->freed, k->again);
+	lg_evidence_add(c, f, k->first, 0, LG_SAYS_MEM_CHURN_FIRST, k->freed, k->again);
 	lg_evidence(c, f, "most were given back in %s", where(c, k->freed_by, buf));
-	lg_evidence(c, f,
-		    "from the event of the allocator before each to it: %.3f ms in all, which they "
-		    "took at most",
-		    (double)k->took / 1e6);
+	lg_evidence(c, f, LG_SAYS_MEM_CHURN_TOOK, lg_ms(k->took));
 }
 
 /* Growth cannot be judged where nothing tells steps. */
 static void say_unjudged(struct lg_case *c, const struct lg_memory_device *d)
 {
 	if (d->has_history && !d->leak.steps)
-		lg_limit(c, lg_text(c,
-				    "whether the memory of device %d grows was not judged: its history "
-				    "tells fewer than "
-				    "%d steps",
-				    d->index, LG_N_MEM_LEAK_STEPS));
+		lg_say(c, LG_SAYS_MEM_LEAK_UNJUDGED, d->index, LG_N_MEM_LEAK_STEPS);
 }
 
 int lg_find_memory(struct lg_case *c)

@@ -94,7 +94,5 @@ struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, do
 				     int32_t rank);
 /* "inputs [2,8] BFloat16 at train.py:12 step" */
 const char *lg_flight_inputs(struct lg_case *c, uint32_t row);
-/* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */
-const char *lg_flight_place(struct lg_case *c, uint32_t row);
 
 #endif /* LG_ANALYSE_FLIGHT_FLIGHT_H */

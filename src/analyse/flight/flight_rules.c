@@ -20,7 +20,8 @@ struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, do
 	return f;
 }
 
-const char *lg_flight_place(struct lg_case *c, uint32_t row)
+/* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */
+static const char *place_text(struct lg_case *c, uint32_t row)
 {
 	const struct lg_trace *t = c->t;
 	char buf[256];
@@ -50,7 +51,7 @@ const char *lg_flight_inputs(struct lg_case *c, uint32_t row)
 	const char *in = lg_span_arg(c->t, row, "in", &n_in), *type = lg_span_arg(c->t, row, "dtype", &n_type);
 
 	return lg_text(c, "inputs %.*s %.*s%s", (int)n_in, in ? in : "", (int)n_type, type ? type : "",
-		       lg_flight_place(c, row));
+		       place_text(c, row));
 }
 
 /* "nccl:all_to_all number 20537 of group 74 (EXPERT ...), inputs [2,8] BFloat16 at train.py:30 step" */
@@ -175,7 +176,7 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 		lg_evidence_add(c, f, since(c, h->s), 0, "%s in %s; rank %d entered %s", waits,
 				collective_text(c, h->s), f->culprit.rank, own && own->enqueued >= 0 ?
 				lg_text(c, "number %lld last%s", (long long)own->enqueued,
-				lg_flight_place(c, own->last_row)) : "none");
+				place_text(c, own->last_row)) : "none");
 	}
 	if (f && d->empty[late])
 		lg_evidence(c, f, "the ring of rank %d is empty", f->culprit.rank);

@@ -43,7 +43,8 @@ const char *lg_frame_function(const struct lg_case *c, lg_stk s)
 	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
 }
 
-bool lg_same_place(const struct lg_case *c, lg_stk a, lg_stk b)
+/* Are both at the same line of the same function, in whatever process? */
+static bool same_place(const struct lg_case *c, lg_stk a, lg_stk b)
 {
 	const struct lg_frame_tab *f = &c->t->frame;
 	lg_frm x = c->t->stack.frame[a], y = c->t->stack.frame[b];
@@ -54,7 +55,7 @@ bool lg_same_place(const struct lg_case *c, lg_stk a, lg_stk b)
 bool lg_stand_alike(const struct lg_case *c, const struct stand *a, const struct stand *b)
 {
 	return a->waits == b->waits && a->stopped == b->stopped && a->child == b->child &&
-	       lg_same_place(c, a->in, b->in) && lg_same_place(c, a->user, b->user);
+	       same_place(c, a->in, b->in) && same_place(c, a->user, b->user);
 }
 
 static bool is_python(const struct lg_case *c, lg_stk s)
@@ -101,7 +102,7 @@ static void look_back(const struct lg_case *c, struct stand *s)
 		if (c->t->state.kind[states.row] != LG_BLOCKED)
 			continue;
 		s->polls |= here;
-		if (in && !lg_same_place(c, in, s->in)) {
+		if (in && !same_place(c, in, s->in)) {
 			here = s->polls = false;
 		} else if (!here) {
 			s->from = LG_MIN(s->from, c->t->state.ts[states.row]);
@@ -111,7 +112,7 @@ static void look_back(const struct lg_case *c, struct stand *s)
 	while (lg_next_cpu_sample(c, &ran, &row)) {
 		lg_stk in = innermost(c, c->t->sample.stack[row]);
 
-		if (in && !lg_same_place(c, in, s->in))
+		if (in && !same_place(c, in, s->in))
 			s->from = LG_MAX(s->from, c->t->sample.ts[row]);
 	}
 }
@@ -189,7 +190,7 @@ static void find_spin(const struct lg_case *c, struct stand *s)
 		to = LG_MAX(to, c->t->sample.ts[row]);
 		n++;
 		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));
-		if (in && s->in && !lg_same_place(c, in, s->in))
+		if (in && s->in && !same_place(c, in, s->in))
 			return;
 		s->in = in ?: s->in;
 	}
@@ -409,7 +410,7 @@ static bool agree(const struct lg_case *c, const struct stands *all)
 		if (strstr(lg_frame_function(c, s->in), "send") || strstr(lg_frame_function(c, s->in), "recv"))
 			return true;
 		alike &= !first || (!strcmp(lg_frame_function(c, s->in), lg_frame_function(c, first->in)) &&
-				    lg_same_place(c, s->user, first->user));
+				    same_place(c, s->user, first->user));
 		first = first ?: s;
 	}
 	return alike;

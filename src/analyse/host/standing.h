@@ -29,8 +29,6 @@ struct stands {
 	bool guessed;     /* who waits, by their number */
 };
 
-/* Are both at the same line of the same function, in whatever process? */
-bool lg_same_place(const struct lg_case *c, lg_stk a, lg_stk b);
 /* Do they sleep at the same place, for the same? */
 bool lg_stand_alike(const struct lg_case *c, const struct stand *a, const struct stand *b);
 const char *lg_frame_file(const struct lg_case *c, lg_stk s);

@@ -121,7 +121,7 @@ bool lg_was_named(const struct lg_case *c, lg_prc p)
 	return role == LG_ROLE_RANK || role == LG_ROLE_JOB || c->victim_pid;
 }
 
-int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
+int lg_infer_ranks(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
 	size_t n = 0, n_busy;
@@ -140,8 +140,8 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 
 		if (!v[i].prc || !v[i].thr)
 			continue;
-		if (victim_pid) {
-			if (t->process.pid[v[i].prc] != victim_pid)
+		if (c->victim_pid) {
+			if (t->process.pid[v[i].prc] != c->victim_pid)
 				continue;
 		} else if (told) {
 			if (role != LG_ROLE_RANK && role != LG_ROLE_JOB &&

@@ -14,12 +14,14 @@ enum {
 #define MS_NS 1e6
 
 /*
- * Noise has a tail: taken for exponential above the median, it is known by the median and one quantile
+ * How far noise reaches, as a share of the usual, of n durations in order, or of their ratios to it.
+ *
+ * It has a tail: taken for exponential above the median, it is known by the median and one quantile
  * above it. Its reach is where a run of n steps has one in hundred: tail * ln(50 n). The quantile leaves
  * out what may be slow, 15 % of the steps (of fewer than 20 a quarter); where more are, the reach is large,
  * and twice the usual is the line.
  */
-double lg_noise_of(const double *sorted, size_t n)
+static double noise_of(const double *sorted, size_t n)
 {
 	double q = n >= 20 ? 0.85 : 0.75, usual = lg_quantile_f64(sorted, n, 0.5), tail;
 
@@ -38,7 +40,7 @@ double lg_slow_of(double *ms, size_t n, double *ret_median)
 {
 	qsort(ms, n, sizeof *ms, lg_cmp_f64);
 	*ret_median = lg_quantile_f64(ms, n, 0.5);
-	return lg_slow_beyond(*ret_median, lg_noise_of(ms, n), 1);
+	return lg_slow_beyond(*ret_median, noise_of(ms, n), 1);
 }
 
 /*
@@ -123,7 +125,7 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t g
 		ratio[i] = s[i].median > 0 ? (double)s[i].dur / (double)s[i].median : 1;
 	}
 	qsort(ratio + warm, n - warm, sizeof *ratio, lg_cmp_f64);
-	own = lg_noise_of(ratio + warm, n - warm);
+	own = noise_of(ratio + warm, n - warm);
 	*noise = fmax(*noise, own);
 	for (size_t i = 0; i < n; i++)
 		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);

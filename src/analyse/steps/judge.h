@@ -16,8 +16,6 @@ enum lg_steps_of {
 	LG_STEPS_OF_WINDOW, /* a profiler's window: its median; where it begins is settled before */
 };
 
-/* How far noise reaches, as a share of the usual, of n durations in order, or of their ratios to it. */
-double lg_noise_of(const double *sorted, size_t n);
 /* From where on a step is slow; ms: a millisecond in the unit of usual. */
 double lg_slow_beyond(double usual, double noise, double ms);
 /* median, slow and warmup of n steps of one thread, in order. grain: of the clock that timed them, which

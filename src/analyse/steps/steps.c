@@ -289,7 +289,7 @@ static int index_ranks(struct lg_case *c)
 	return 0;
 }
 
-static int collect_ranks(struct lg_case *c, int32_t victim_pid)
+static int collect_ranks(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE uint32_t *marks_of = lg_calloc(t->thread.n, sizeof *marks_of);
@@ -321,7 +321,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 
 		if (role == LG_ROLE_LOADER || role == LG_ROLE_RECORDER || role == LG_ROLE_KERNEL)
 			continue;
-		if ((victim_pid && t->process.pid[p] != victim_pid) || prc_marks[p] < MIN_STEPS)
+		if ((c->victim_pid && t->process.pid[p] != c->victim_pid) || prc_marks[p] < MIN_STEPS)
 			continue;
 		r->prc = p;
 		r->thr = trains[p];
@@ -330,7 +330,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 			n++;
 	}
 	c->n_ranks = n;
-	return (n ? 0 : lg_infer_ranks(c, victim_pid)) ?: index_ranks(c);
+	return (n ? 0 : lg_infer_ranks(c)) ?: index_ranks(c);
 }
 
 /* A step of a distributed run happens on every rank: it is counted once. */
@@ -406,7 +406,7 @@ int lg_find_steps(struct lg_case *c)
 	bool dropped = false;
 	double noise = 0;
 	size_t n = 0;
-	int rc = collect_ranks(c, c->victim_pid) ?: steps_of_ranks(c, &steps, &n, &noise) ?:
+	int rc = collect_ranks(c) ?: steps_of_ranks(c, &steps, &n, &noise) ?:
 		 lg_find_likely_jobs(c, steps, &dropped);
 
 	/* Of inferred ones nobody said that they are jobs; without states there is one file a rank. */

@@ -38,8 +38,8 @@ bool lg_is_likely_job(const struct lg_case *c, lg_prc p);
 bool lg_are_of_one_job(const struct lg_case *c, lg_prc a, lg_prc b);
 /* p, which is none, was held up: that is low at most, and why is said. */
 void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p);
-/* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
-int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
+/* Fill c->ranks with the processes that look like the job (c->victim_pid: that one). */
+int lg_infer_ranks(struct lg_case *c) LG_MUST_CHECK;
 /* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. Fills r->met. */
 int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, size_t *ret_n)
 	LG_MUST_CHECK;

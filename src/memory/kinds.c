@@ -3,6 +3,7 @@
  * kinds.c - what memory is for. The allocator does not know: the stacks do, in which it was asked for
  * and given back, by the functions of torch that are in them.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -92,6 +93,20 @@ lg_stk lg_memory_program_frame(const struct lg_trace *t, lg_stk stack)
 			python = k;
 	}
 	return python ? python : stack;
+}
+
+const char *lg_memory_frame_text(const struct lg_trace *t, lg_frm f, bool whole_path, char *buf, size_t size)
+{
+	char name[256];
+	const char *file = lg_string(t, t->frame.file[f]);
+
+	lg_frame_text(t, f, name, sizeof name);
+	if (*file)
+		snprintf(buf, size, "%s (%s:%u)", name, whole_path ? file : lg_file_name(file),
+			 t->frame.line[f]);
+	else
+		snprintf(buf, size, "%s", name);
+	return buf;
 }
 
 /* Where C++ frames are recorded, autograd's thread has a stack, and none means that none was taken. */

@@ -133,6 +133,8 @@ struct lg_memory {
 /* The innermost function of a stack that is the program's own, not a framework's; where none is, Python's
  * innermost, else the innermost. */
 lg_stk lg_memory_program_frame(const struct lg_trace *t, lg_stk stack);
+/* "forward (model.py:12)": of a frame; writes into buf, returns it. */
+const char *lg_memory_frame_text(const struct lg_trace *t, lg_frm f, bool whole_path, char *buf, size_t size);
 /* What the allocator asks the device for where no segment has room for so many bytes. */
 uint64_t lg_memory_segment_for(uint64_t bytes);
 /* Is it a framework's own function? */

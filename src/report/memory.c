@@ -11,22 +11,6 @@
 
 enum { FRAME_TEXT = 512, FRAMES_OF_LINE = 4 };
 
-/* "forward (model.py:12)" */
-static const char *frame_text(const struct lg_trace *t, lg_frm f, bool whole_path, char *buf,
-			      size_t size)
-{
-	char name[FRAME_TEXT / 2];
-	const char *file = lg_string(t, t->frame.file[f]), *base = strrchr(file, '/');
-
-	lg_frame_text(t, f, name, sizeof name);
-	if (!*file)
-		snprintf(buf, size, "%s", name);
-	else
-		snprintf(buf, size, "%s (%s:%u)", name, base && !whole_path ? base + 1 : file,
-			 t->frame.line[f]);
-	return buf;
-}
-
 static void word(struct lg_json *j, const char *key, const char *s)
 {
 	lg_json_key(j, key);
@@ -53,7 +37,7 @@ static void frames(const struct lg_verdict *v, lg_stk stack, struct lg_json *j)
 	lg_json_key(j, "frames");
 	lg_json_open(j, '[');
 	for (; stack; stack = t->stack.parent[stack])
-		lg_json_str(j, frame_text(t, t->stack.frame[stack], true, buf, sizeof buf));
+		lg_json_str(j, lg_memory_frame_text(t, t->stack.frame[stack], true, buf, sizeof buf));
 	lg_json_close(j, ']');
 }
 
@@ -144,7 +128,8 @@ static const char *stack_line(const struct lg_trace *t, lg_stk stack, char *buf,
 		if (any && lg_memory_is_library(t, t->stack.frame[k]))
 			continue;
 		len += (size_t)snprintf(buf + len, size - len, "%s%s", shown++ ? " < " : "",
-					frame_text(t, t->stack.frame[k], false, frame, sizeof frame));
+					lg_memory_frame_text(t, t->stack.frame[k], false, frame,
+							     sizeof frame));
 	}
 	return buf;
 }
@@ -331,7 +316,7 @@ static void fold(const struct lg_trace *t, const struct lg_memory_stack *s, stru
 		lg_out_puts(o, ";[no stack]");
 	while (n--) {
 		lg_out_puts(o, ";");
-		put_folded(o, frame_text(t, t->stack.frame[path[n]], false, frame, sizeof frame));
+		put_folded(o, lg_memory_frame_text(t, t->stack.frame[path[n]], false, frame, sizeof frame));
 	}
 	lg_out_printf(o, " %llu\n", (unsigned long long)s->bytes);
 }

@@ -128,7 +128,7 @@ const char *lg_stage_name(uint32_t stage)
 
 bool lg_is_python_file(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	const char *file = lg_file_name(path);
 
 	return !strncmp(file, "python", 6) || !strncmp(file, "libpython", 9);
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "store/diag.def"
@@ -216,6 +217,22 @@ static inline const struct lg_tab *lg_trace_table_const(const struct lg_trace *t
 							const struct lg_table_desc *d)
 {
 	return (const struct lg_tab *)(const void *)((const char *)t + d->trace_offset);
+}
+/* The last part of a path. */
+static inline const char *lg_file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+/* Function and file of the innermost frame of a stack. */
+static inline const char *lg_stack_name(const struct lg_trace *t, lg_stk s)
+{
+	return lg_string(t, t->frame.name[t->stack.frame[s]]);
+}
+static inline const char *lg_stack_file(const struct lg_trace *t, lg_stk s)
+{
+	return lg_string(t, t->frame.file[t->stack.frame[s]]);
 }
 /* Does CPython's own code lie in a file of this name: python3.11, libpython3.11.so.1.0? */
 bool lg_is_python_file(const char *path);

@@ -21,7 +21,7 @@ const char *lg_gpu_place(const struct lg_scene *sc, uint32_t op, uint32_t site)
 		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
 		for (; s && !where; s = t->stack.parent[s])
 			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
-			    !lg_is_library_path(lg_string(t, t->frame.file[t->stack.frame[s]])))
+			    !lg_is_library_path(lg_stack_file(t, s)))
 				where = lg_arena_strdup(sc->arena, buf);
 	}
 	if (site != LG_NO_ROW) {

@@ -14,11 +14,6 @@ static bool is_plumbing(const char *name)
 	return !*name || lg_is_plumbing(name, LG_PLUMBING_CULPRIT);
 }
 
-static const char *frame_name(const struct lg_case *c, lg_stk s)
-{
-	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
-}
-
 const char *lg_thread_text(struct lg_case *c, lg_thr thr)
 {
 	const struct lg_trace *t = c->t;
@@ -66,13 +61,13 @@ void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg
 /* "tokenize (data.py:88)" where the source is known, as it is of what an interpreter runs. */
 static const char *frame_with_line(struct lg_case *c, lg_frm f, char *buf, size_t size)
 {
-	const char *file = lg_string(c->t, c->t->frame.file[f]), *slash = strrchr(file, '/');
+	const char *file = lg_string(c->t, c->t->frame.file[f]);
 	size_t n;
 
 	lg_frame_text(c->t, f, buf, size);
 	n = strlen(buf);
 	if (c->t->frame.kind[f] == LG_FRAME_PYTHON && c->t->frame.line[f] && *file && !strchr(buf, '('))
-		snprintf(buf + n, size - n, " (%s:%u)", slash ? slash + 1 : file, c->t->frame.line[f]);
+		snprintf(buf + n, size - n, " (%s:%u)", lg_file_name(file), c->t->frame.line[f]);
 	return buf;
 }
 
@@ -126,7 +121,7 @@ static const struct vote *winner(const struct votes *vs)
 static lg_stk acquirer_of(const struct lg_case *c, lg_stk stack)
 {
 	for (lg_stk s = stack; s; s = c->t->stack.parent[s])
-		if (!is_plumbing(frame_name(c, s)))
+		if (!is_plumbing(lg_stack_name(c->t, s)))
 			return s;
 	return 0;
 }
@@ -264,7 +259,7 @@ static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
 
 	for (lg_stk s = stack; s && c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_KERNEL;
 	     s = c->t->stack.parent[s]) {
-		const char *name = frame_name(c, s);
+		const char *name = lg_stack_name(c->t, s);
 
 		if (!strncmp(name, "asm_sysvec_", 11) || !strcmp(name, "asm_common_interrupt") ||
 		    (!strncmp(name, "el", 2) && strstr(name, "_64_irq")))
@@ -321,8 +316,8 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	if (!w)
 		return;
 	f->culprit.function = lg_string(c->t, w->value);
-	if (!name_of(c, w->example) && strrchr(f->culprit.function, '/'))
-		f->culprit.function = strrchr(f->culprit.function, '/') + 1;
+	if (!name_of(c, w->example))
+		f->culprit.function = lg_file_name(f->culprit.function);
 	lg_culprit_set_stack(c, f, w->example);
 }
 
@@ -363,8 +358,8 @@ static size_t path_inwards(const struct lg_case *c, lg_stk s, lg_stk *v, size_t 
 	size_t n = from_outermost(c, s, v, max), k;
 
 	for (k = 0; k < n; k++)
-		if (!strncmp(frame_name(c, v[k]), "walk_page", 9) ||
-		    !strncmp(frame_name(c, v[k]), "__walk_page", 11))
+		if (!strncmp(lg_stack_name(c->t, v[k]), "walk_page", 9) ||
+		    !strncmp(lg_stack_name(c->t, v[k]), "__walk_page", 11))
 			break;
 	return k;
 }

@@ -1,44 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_rules.c - what the account of a device's memory (memory/memory.h) is worth saying. */
-#include <stdio.h>
 
 #include "analyse/chains/culprit.h"
 #include "analyse/finders.h"
 #include "base/words.h"
 #include "memory/memory.h"
 
-enum { STACKS_TOLD = 5, WHERE_BYTES = 512 };
+enum { STACKS_TOLD = 5 };
 
 /* "forward (model.py:12)", the program's own function. */
-static const char *where(struct lg_case *c, lg_stk stack, char buf[WHERE_BYTES])
+static const char *where(struct lg_case *c, lg_stk stack)
 {
-	const struct lg_trace *t = c->t;
-	lg_stk k = lg_memory_program_frame(t, stack);
-	char name[WHERE_BYTES / 2];
-	const char *file, *base;
+	lg_stk k = lg_memory_program_frame(c->t, stack);
+	char buf[512];
 
-	if (!k)
-		return "where no stack was recorded";
-	file = lg_string(t, t->frame.file[t->stack.frame[k]]);
-	base = strrchr(file, '/');
-	lg_frame_text(t, t->stack.frame[k], name, sizeof name);
-	if (*file)
-		snprintf(buf, WHERE_BYTES, "%s (%s:%u)", name, base ? base + 1 : file,
-			 t->frame.line[t->stack.frame[k]]);
-	else
-		snprintf(buf, WHERE_BYTES, "%s", name);
-	return buf;
+	return !k ? "where no stack was recorded"
+		  : lg_arena_strdup(&c->v->arena, lg_memory_frame_text(c->t, c->t->stack.frame[k], false, buf,
+								      sizeof buf));
 }
 
 static struct lg_finding *about(struct lg_case *c, const struct lg_memory_device *d,
 				enum lg_rule_id rule, lg_stk stack, double strength)
 {
 	struct lg_finding *f = lg_finding_about(c, rule, LG_STAGE_NONE, LG_RELATION_SELF, strength);
-	char buf[WHERE_BYTES];
 
 	f->culprit.rank = d->rank;
 	if (stack) {
-		f->culprit.function = lg_arena_strdup(&c->v->arena, where(c, stack, buf));
+		f->culprit.function = where(c, stack);
 		lg_culprit_set_stack(c, f, lg_memory_program_frame(c->t, stack));
 	}
 	return f;
@@ -47,14 +35,15 @@ static struct lg_finding *about(struct lg_case *c, const struct lg_memory_device
 /* What keeps segments that are nearly empty. */
 static void say_pinned(struct lg_case *c, struct lg_finding *f, const struct lg_memory_pieces *p)
 {
-	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
 
 	if (p->pinned)
 		lg_evidence(c, f, LG_SAYS_MEM_FRAGMENTATION_PINNED, p->pinned,
-			    lg_bytes_text((double)p->pinned_bytes, a), lg_bytes_text((double)p->pinned_live, b));
+			    lg_bytes_text((double)p->pinned_bytes, a),
+			    lg_bytes_text((double)p->pinned_live, b));
 	for (size_t i = 0; i < p->n_pins && i < STACKS_TOLD; i++)
 		lg_evidence(c, f, LG_SAYS_MEM_FRAGMENTATION_PIN, lg_bytes_text((double)p->pins[i].bytes, a),
-			    (unsigned long long)p->pins[i].count, where(c, p->pins[i].stack, buf));
+			    (unsigned long long)p->pins[i].count, where(c, p->pins[i].stack));
 }
 
 /* ---- a request that failed ---- */
@@ -87,7 +76,8 @@ static void say_ways_out(struct lg_case *c, struct lg_finding *f, const struct l
 	}
 	lg_evidence(c, f, LG_SAYS_MEM_OOM_MISSING, lg_bytes_text((double)missing, a));
 	if (missing < scales)
-		lg_evidence(c, f, LG_SAYS_MEM_OOM_SMALLER_BATCH, 100 * ((double)missing / (double)scales) + 1);
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_SMALLER_BATCH,
+			    100 * ((double)missing / (double)scales) + 1);
 	if (o->activations > missing)
 		lg_evidence(c, f, LG_SAYS_MEM_OOM_CHECKPOINTING, lg_bytes_text((double)o->activations, a));
 }
@@ -107,7 +97,7 @@ static void say_oom(struct lg_case *c, const struct lg_memory_device *d)
 	const struct lg_memory_oom *o = &d->oom[0];
 	const char *cause = cause_of(o);
 	struct lg_finding *f = about(c, d, LG_R_MEM_OOM, o->stack, 0.95);
-	char bytes[LG_BYTES_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char bytes[LG_BYTES_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
 	const char *asked = lg_text(c, LG_SAYS_MEM_OOM_ASKED, lg_bytes_text((double)o->asked, bytes));
 	size_t steps = steps_after_oom(d);
 
@@ -123,7 +113,7 @@ static void say_oom(struct lg_case *c, const struct lg_memory_device *d)
 		lg_title(c, f, "%s%s: %s are allocated", asked, LG_SAYS_MEM_OOM_NO_ROOM,
 			 lg_bytes_text((double)o->allocated, b));
 	}
-	lg_evidence_add(c, f, o->ts, 0, LG_SAYS_MEM_OOM_ASKED_BY, bytes, where(c, o->stack, buf),
+	lg_evidence_add(c, f, o->ts, 0, LG_SAYS_MEM_OOM_ASKED_BY, bytes, where(c, o->stack),
 			lg_bytes_text((double)o->device_free, b));
 	if (d->n_oom_all > 1)
 		lg_evidence(c, f, "%zu requests failed; the first is told", d->n_oom_all);
@@ -163,7 +153,8 @@ static void judge_growth(struct lg_case *c, const struct lg_memory_device *d)
 	const struct lg_memory_leak *k = &d->leak;
 	double grown = k->per_step * (double)k->steps, end = (double)d->now.bytes;
 	struct lg_finding *f;
-	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
+	const char *most;
 
 	if (!k->n || grown < LG_N_MEM_LEAK_GROWTH * end ||
 	    k->allocated_per_step < LG_N_MEM_LEAK_OF_ALL * k->per_step)
@@ -173,17 +164,17 @@ static void judge_growth(struct lg_case *c, const struct lg_memory_device *d)
 		lg_grade_fatal(f);
 	if (k->n > 1 && k->graph_per_step > k->per_step / 2)
 		f->detail = "graph";
-	where(c, k->v[0].stack, buf);
+	most = where(c, k->v[0].stack);
 	lg_bytes_text(k->per_step, a);
 	if (k->n == 1)
-		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE, a, buf);
+		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE, a, most);
 	else
-		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE_PLACES, a, k->n, buf);
+		lg_title(c, f, LG_SAYS_MEM_LEAK_TITLE_PLACES, a, k->n, most);
 	lg_evidence(c, f, LG_SAYS_MEM_LEAK_OVER, k->steps, d->points.told,
 		    lg_bytes_text(k->allocated_per_step, a));
 	for (size_t i = 0; i < k->n && i < STACKS_TOLD; i++)
 		lg_evidence(c, f, "%s: %s a step, %s at the end (R2 %.3f)",
-			    where(c, k->v[i].stack, buf), lg_bytes_text(k->v[i].per_step, a),
+			    where(c, k->v[i].stack), lg_bytes_text(k->v[i].per_step, a),
 			    lg_bytes_text((double)k->v[i].bytes, b), k->v[i].r2);
 	if (k->n > STACKS_TOLD)
 		lg_evidence(c, f, "and %zu stacks more", k->n - STACKS_TOLD);
@@ -195,7 +186,7 @@ static void judge_churn(struct lg_case *c, const struct lg_memory_device *d)
 {
 	const struct lg_memory_churn *k = &d->churn;
 	struct lg_finding *f;
-	char a[LG_BYTES_TEXT], buf[WHERE_BYTES];
+	char a[LG_BYTES_TEXT];
 
 	if (k->episodes < LG_N_MEM_CHURN_EPISODES ||
 	    (double)k->again_bytes < LG_N_MEM_CHURN_SHARE * (double)d->peak_reserved)
@@ -206,7 +197,7 @@ static void judge_churn(struct lg_case *c, const struct lg_memory_device *d)
 		 lg_bytes_text((double)k->again_bytes, a),
 		 k->empty_cache ? "; the program calls empty_cache()" : "");
 	lg_evidence_add(c, f, k->first, 0, LG_SAYS_MEM_CHURN_FIRST, k->freed, k->again);
-	lg_evidence(c, f, "most were given back in %s", where(c, k->freed_by, buf));
+	lg_evidence(c, f, "most were given back in %s", where(c, k->freed_by));
 	lg_evidence(c, f, LG_SAYS_MEM_CHURN_TOOK, lg_ms(k->took));
 }
 

@@ -115,7 +115,7 @@ static const char *wait_place(struct lg_case *c, const struct lg_piece *p)
 	lg_stk s = p->row != UINT32_MAX && p->end == LG_END_LOCK ? t->span.stack[p->row] : 0;
 
 	for (; s; s = t->stack.parent[s]) {
-		const char *name = lg_string(t, t->frame.name[t->stack.frame[s]]);
+		const char *name = lg_stack_name(t, s);
 
 		if (*name && !lg_is_plumbing(name, LG_PLUMBING_PLACE))
 			return lg_text(c, " in %s", name);

@@ -25,12 +25,11 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 		v[i].ts = gaps->v[i].ts;
 		v[i].dur = gaps->v[i].end - gaps->v[i].ts;
 		v[i].thr = x->main_of[prc];
-		for (uint32_t k = x->thread_off[prc]; k < x->thread_off[prc + 1]; k++) {
-			uint32_t p = lg_index_sample_from(x, x->thread[k], v[i].ts);
+		LG_LISTED(thr, x->thread, prc) {
+			uint32_t p = lg_index_sample_from(x, thr, v[i].ts);
 
-			if (p < x->sample_off[x->thread[k] + 1] &&
-			    c->t->sample.ts[x->sample[p]] < gaps->v[i].end)
-				v[i].thr = x->thread[k];
+			if (p < x->sample_off[thr + 1] && c->t->sample.ts[x->sample[p]] < gaps->v[i].end)
+				v[i].thr = thr;
 		}
 		list[n++] = &v[i];
 	}

@@ -84,7 +84,7 @@ static uint16_t what_is(const struct lg_trace *t, lg_frm f)
 
 static bool is_wait(const struct lg_trace *t, lg_stk k)
 {
-	return k && lg_on_list(LG_LIST_PYTHON_WAITS, lg_string(t, t->frame.file[t->stack.frame[k]]));
+	return k && lg_on_list(LG_LIST_PYTHON_WAITS, lg_stack_file(t, k));
 }
 
 /* Rows of profilers of Python: 0, 1 = a profile without times, 2 = with, 3 = a dump. */

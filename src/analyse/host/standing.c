@@ -33,16 +33,6 @@ static lg_thr main_thread(const struct lg_case *c, lg_prc p)
 	return 0;
 }
 
-const char *lg_frame_file(const struct lg_case *c, lg_stk s)
-{
-	return lg_string(c->t, c->t->frame.file[c->t->stack.frame[s]]);
-}
-
-const char *lg_frame_function(const struct lg_case *c, lg_stk s)
-{
-	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
-}
-
 /* Are both at the same line of the same function, in whatever process? */
 static bool same_place(const struct lg_case *c, lg_stk a, lg_stk b)
 {
@@ -124,10 +114,10 @@ static lg_stk own_code(const struct lg_case *c, lg_stk s)
 	for (; s; s = c->t->stack.parent[s]) {
 		if (!is_python(c, s))
 			continue;
-		if (!lg_is_library_path(lg_frame_file(c, s)))
+		if (!lg_is_library_path(lg_stack_file(c->t, s)))
 			return s;
-		if (strstr(lg_frame_file(c, s), "multiprocessing/") ||
-		    strstr(lg_frame_file(c, s), "_utils/worker.py"))
+		if (strstr(lg_stack_file(c->t, s), "multiprocessing/") ||
+		    strstr(lg_stack_file(c->t, s), "_utils/worker.py"))
 			return 0;
 	}
 	return 0;
@@ -168,10 +158,7 @@ static void find_child(struct lg_case *c, struct stand *s)
 
 static const char *dso_of(const struct lg_case *c, lg_stk s)
 {
-	const char *path = lg_string(c->t, c->t->frame.dso[c->t->stack.frame[s]]);
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
+	return lg_file_name(lg_string(c->t, c->t->frame.dso[c->t->stack.frame[s]]));
 }
 
 /* It runs all the time, at one line of Python, in the driver of a device or a library that moves data between
@@ -217,10 +204,10 @@ static void find_place(struct lg_case *c, struct stand *s)
 		if (!is_python(c, k))
 			continue;
 		/* DDP reduces in the backward pass, and in its own forward. */
-		s->waits |= strstr(lg_frame_file(c, k), "torch/distributed/") ||
-			    strstr(lg_frame_file(c, k), "torch/autograd/") ||
-			    strstr(lg_frame_file(c, k), "torch/nn/parallel/distributed.py");
-		if (!s->user && !lg_is_library_path(lg_frame_file(c, k)))
+		s->waits |= strstr(lg_stack_file(c->t, k), "torch/distributed/") ||
+			    strstr(lg_stack_file(c->t, k), "torch/autograd/") ||
+			    strstr(lg_stack_file(c->t, k), "torch/nn/parallel/distributed.py");
+		if (!s->user && !lg_is_library_path(lg_stack_file(c->t, k)))
 			s->user = k;
 	}
 	s->user = s->user ?: s->in;
@@ -361,7 +348,7 @@ static struct lg_hang_rank rank_of(struct lg_case *c, const struct stand *s, enu
 		h.bytes = c->t->span.bytes[row] ? (int64_t)c->t->span.bytes[row] : -1;
 		h.left = c->t->span.dur[row] >= 0;
 	} else if (s->waits && s->in) {
-		h.op = lg_frame_function(c, s->in);
+		h.op = lg_stack_name(c->t, s->in);
 	}
 	if (s->stands)
 		h.stack = frames_of(c, s->in, &h.n_stack);
@@ -407,9 +394,9 @@ static bool agree(const struct lg_case *c, const struct stands *all)
 	LG_EACH(s, all->v, all->n) {
 		if (!s->waits)
 			continue;
-		if (strstr(lg_frame_function(c, s->in), "send") || strstr(lg_frame_function(c, s->in), "recv"))
+		if (strstr(lg_stack_name(c->t, s->in), "send") || strstr(lg_stack_name(c->t, s->in), "recv"))
 			return true;
-		alike &= !first || (!strcmp(lg_frame_function(c, s->in), lg_frame_function(c, first->in)) &&
+		alike &= !first || (!strcmp(lg_stack_name(c->t, s->in), lg_stack_name(c->t, first->in)) &&
 				    same_place(c, s->user, first->user));
 		first = first ?: s;
 	}

@@ -31,8 +31,6 @@ struct stands {
 
 /* Do they sleep at the same place, for the same? */
 bool lg_stand_alike(const struct lg_case *c, const struct stand *a, const struct stand *b);
-const char *lg_frame_file(const struct lg_case *c, lg_stk s);
-const char *lg_frame_function(const struct lg_case *c, lg_stk s);
 
 /* "waits_for_nobody (train.py:6)" */
 const char *lg_place_text(struct lg_case *c, lg_stk s);

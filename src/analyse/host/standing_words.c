@@ -11,9 +11,7 @@ enum { RANGES_MAX = 8, STACK_MAX = 6, WORLD_MAX = 4096 };
 
 const char *lg_place_text(struct lg_case *c, lg_stk s)
 {
-	const char *file = lg_frame_file(c, s), *slash = strrchr(file, '/');
-
-	return lg_text(c, "%s (%s:%u)", lg_frame_function(c, s), slash ? slash + 1 : file,
+	return lg_text(c, "%s (%s:%u)", lg_stack_name(c->t, s), lg_file_name(lg_stack_file(c->t, s)),
 		       c->t->frame.line[c->t->stack.frame[s]]);
 }
 
@@ -40,7 +38,7 @@ static const char *numbers(struct lg_case *c, const struct stands *all, const ui
 static const char *doing(struct lg_case *c, const struct stand *s, size_t n)
 {
 	const char *at = !s->in ? NULL : s->in == s->user ? lg_place_text(c, s->in)
-			 : lg_text(c, "%s at %s", lg_frame_function(c, s->in), lg_place_text(c, s->user)),
+			 : lg_text(c, "%s at %s", lg_stack_name(c->t, s->in), lg_place_text(c, s->user)),
 		   *end = n == 1 ? "s" : "";
 
 	if (s->stopped)

@@ -23,10 +23,10 @@ enum { SAMPLES_MAX = 4096, HITS = 2, STEPS_LEAST = 12, WAITS_LEAST = 12 };
 
 static bool is_framework(const struct lg_trace *t, lg_frm f)
 {
-	const char *dso = lg_string(t, t->frame.dso[f]), *slash = strrchr(dso, '/');
+	const char *dso = lg_file_name(lg_string(t, t->frame.dso[f]));
 
 	return t->frame.kind[f] != LG_FRAME_KERNEL &&
-	       (lg_is_named(slash ? slash + 1 : dso, LG_NAMED_LIBRARY) ||
+	       (lg_is_named(dso, LG_NAMED_LIBRARY) ||
 		lg_is_named(lg_string(t, t->frame.name[f]), LG_NAMED_FRAMEWORK));
 }
 

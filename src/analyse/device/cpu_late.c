@@ -81,7 +81,7 @@ static bool comparable(const struct ranks *a)
 	return a->n >= 2 && a->v[0].n >= LG_N_COMMS_STRAGGLER_MATCHED;
 }
 
-/* The one that is late: most of the waiting, and last more often than chance makes it; NULL = none. */
+/* The one that is late, and last more often than chance makes it; NULL = none. */
 static struct rank *late_one(struct ranks *a)
 {
 	struct rank *late = &a->v[0];
@@ -107,7 +107,7 @@ static struct rank *late_one(struct ranks *a)
 	}
 	for (size_t i = 1; i < a->n; i++)
 		late = a->v[i].caused > late->caused ? &a->v[i] : late;
-	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 &&
+	return lg_is_late_one(late->caused, all, late->last, a->with_wait, a->n) &&
 	       lg_binomial_tail(a->with_wait, late->last, 1 / (double)a->n) < CHANCE_MAX ? late : NULL;
 }
 

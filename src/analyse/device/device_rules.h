@@ -43,6 +43,13 @@ struct lg_gpu_late {
 	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */
 };
 
+/* Is it one rank that the others wait for: the cause of most of their waiting, and last more often than its
+ * turn? caused, all: of the same unit; last: in so many of the collectives in which ranks wait. */
+static inline bool lg_is_late_one(double caused, double all, size_t last, size_t with_wait, size_t n_ranks)
+{
+	return caused * 5 > all * 3 && last * n_ranks * 2 > with_wait * 3;
+}
+
 /* What comms.degraded_link told: exposed ns, in the mean over all runs and of the run that loses most, and
  * how many runs are in such collectives. */
 struct lg_gpu_slow_link {

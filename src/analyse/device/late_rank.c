@@ -107,10 +107,10 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 	for (uint32_t i = 0; i < g->n; i++)
 		if (l->rank[i].caused > l->rank[l->run].caused)
 			l->run = i;
-	/* One rank: most of the waiting, and last more often than its turn. Where the first collective of a
-	 * step takes all the lateness, nobody waits in the others: they say nothing about who is late. */
-	l->one = l->rank[l->run].caused * 5 > caused * 3 &&
-		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
+	/* Where the first collective of a step takes all the lateness, nobody waits in the others: they say
+	 * nothing about who is late. */
+	l->one = lg_is_late_one((double)l->rank[l->run].caused, (double)caused, l->rank[l->run].last,
+				l->with_wait, g->n);
 	mark_few(g, l, caused);
 }
 

@@ -122,8 +122,6 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_ivs *holes)
 
 bool lg_batch_may_infer(const struct lg_gpu_run *r)
 {
-	if (r->notes->batch_known)
-		return r->notes->batch;
 	/* A host that is steps ahead has no batch to wait for. */
 	return r->main && !r->asked && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (r->steps_marked || !strcmp(r->steps_from, "Optimizer.step")) &&
@@ -136,7 +134,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 		LG_AUTO_IVS holes = { 0 };
 		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)(r->to - r->from);
 
-		if (!lg_gpu_judged(r) || !lg_batch_may_infer(r))
+		if (!r->notes->busy)
 			continue;
 		if (lg_failed(c, find_holes(c, r, &holes)))
 			break;

@@ -14,8 +14,7 @@ struct lg_gpu_notes {
 	} extra[LG_GPU_EXTRAS];
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
-	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
-	struct lg_ivs *busy; /* if so, when the host was at work */
+	struct lg_ivs *busy; /* batch_wait.c: when the host was at work; NULL = no wait is inferred for it */
 };
 
 /* late_rank.c: for whom ranks wait in collectives. */

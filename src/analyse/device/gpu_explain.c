@@ -789,6 +789,7 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 struct beside {
 	struct lg_case *c;
 	struct lg_gpu_run *r;
+	bool batch;
 	struct lg_ivs busy;
 	int rc;
 };
@@ -797,8 +798,8 @@ static void look_beside(void *arg)
 {
 	struct beside *b = arg;
 
-	b->r->notes->batch = lg_batch_may_infer(b->r);
-	if (b->r->notes->batch)
+	b->batch = lg_batch_may_infer(b->r);
+	if (b->batch)
 		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
 	if (b->r->n_ops)
 		lg_amp_walk(b->c, b->r);
@@ -823,11 +824,8 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		rc = LG_E_NOMEM;
 	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
 		return LG_E_NOMEM;
-	r->notes->batch_known = true;
-	if (r->notes->batch && !b.rc) {
-		*busy = b.busy;
-		r->notes->busy = busy;
-	}
+	*busy = b.busy;
+	r->notes->busy = b.batch && !b.rc ? busy : NULL;
 	return rc ? rc : b.rc;
 }
 

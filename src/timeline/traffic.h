@@ -20,13 +20,4 @@ struct lg_exposed_kind {
 /* ret: room for LG_TRAFFIC_MAX. Returns how many; the largest first. */
 size_t lg_exposed_kinds(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
 
-/* ---- pipeline_stages.c ---- */
-/* A rank with more work of its own than the others, which wait for what it sends. */
-struct lg_long_stage {
-	const struct lg_gpu_run *run;
-	size_t replicas;          /* further ranks with as much */
-	double own_ms, others_ms; /* a step; the mean of those with less */
-};
-bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
-
 #endif /* LG_TIMELINE_TRAFFIC_H */

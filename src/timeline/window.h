@@ -99,14 +99,4 @@ int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_ru
 /* Calls in r's window that launch kernels or graphs. */
 size_t lg_gpu_launch_calls(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_gpu_run *r);
 
-/* ---- after_sync.c ---- */
-struct lg_after_sync {
-	size_t n;               /* stretches of milliseconds between a synchronisation and the next launch */
-	int64_t ns, longest, at;
-	const char *where;      /* what most of them is spent in; NULL = not told */
-	int64_t where_ns;
-};
-/* Is most of what synchronisations cost r spent in such stretches? */
-bool lg_gpu_after_sync(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_after_sync *ret);
-
 #endif /* LG_TIMELINE_WINDOW_H */

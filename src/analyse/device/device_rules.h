@@ -120,4 +120,23 @@ void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_
 double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
 			 double *of, double *ret_more);
 
+/* ---- after_sync.c ---- */
+struct lg_after_sync {
+	size_t n;               /* stretches of milliseconds between a synchronisation and the next launch */
+	int64_t ns, longest, at;
+	const char *where;      /* what most of them is spent in; NULL = not told */
+	int64_t where_ns;
+};
+/* Is most of what synchronisations cost r spent in such stretches? */
+bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_after_sync *ret);
+
+/* ---- pipeline_stages.c ---- */
+/* A rank with more work of its own than the others, which wait for what it sends. */
+struct lg_long_stage {
+	const struct lg_gpu_run *run;
+	size_t replicas;          /* further ranks with as much */
+	double own_ms, others_ms; /* a step; the mean of those with less */
+};
+bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
+
 #endif /* LG_ANALYSE_DEVICE_DEVICE_RULES_H */

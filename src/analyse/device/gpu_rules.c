@@ -229,7 +229,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 		f->detail = "copies_to_host";
 		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
 		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, lg_with(c, ", in ", where));
-	} else if (lg_gpu_after_sync(&c->scene, l.worst, &after)) {
+	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
 		tell_work(c, f, &after, l.share);
 	}
 	if (!l.worst->has_frames)

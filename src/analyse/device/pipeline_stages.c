@@ -7,7 +7,7 @@
  * section 2.3: (stages - 1) / (microbatches + stages - 1) of the time). What is a rank's own is the time in
  * which it does not stand in a collective alone, whatever it does then: a slow host counts, too.
  */
-#include "timeline/traffic.h"
+#include "analyse/device/device_rules.h"
 
 enum { STEPS_MIN = 3 };
 #define SAME 0.95   /* of the longest: a replica of the same stage */

@@ -6,7 +6,7 @@
  * host then works for milliseconds before it launches again, that work is the other half of the cause, and
  * often what changed: many loops read their loss in every step and lose nothing by it.
  */
-#include "timeline/cost.h"
+#include "analyse/device/device_rules.h"
 
 #define WORK_NS 2000000ll /* no launch takes that long */
 #define MOST 0.5
@@ -72,7 +72,7 @@ static size_t stretch(const struct lg_gpu_run *r, size_t i, int64_t *charged)
 	return i;
 }
 
-bool lg_gpu_after_sync(const struct lg_scene *sc, const struct lg_gpu_run *r, struct lg_after_sync *ret)
+bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_after_sync *ret)
 {
 	const struct lg_gpu_host *m = r->main ? lg_gpu_main_host(r) : NULL;
 	struct tally y = { .n = 0 };
@@ -94,7 +94,7 @@ bool lg_gpu_after_sync(const struct lg_scene *sc, const struct lg_gpu_run *r, st
 		ret->n++;
 		ret->ns += ns;
 		lg_keep_longest(&ret->longest, &ret->at, ns, r->piece[i].ts);
-		look(&y, sc->t, m, r->piece[i].ts, r->piece[i].ts + ns);
+		look(&y, c->t, m, r->piece[i].ts, r->piece[i].ts + ns);
 	}
 	LG_EACH(x, y.v, y.n) {
 		works += x->ns;
@@ -106,7 +106,7 @@ bool lg_gpu_after_sync(const struct lg_scene *sc, const struct lg_gpu_run *r, st
 	    (double)works < MOST * (double)ret->ns)
 		return false;
 	if (most && (double)most->ns >= MOST * (double)ret->ns && (most->op || most->site)) {
-		ret->where = lg_gpu_place(sc, most->op_row, most->site_row);
+		ret->where = lg_gpu_place(&c->scene, most->op_row, most->site_row);
 		ret->where_ns = most->ns;
 	}
 	return true;

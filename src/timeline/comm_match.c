@@ -80,22 +80,32 @@ static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uin
 	return 0;
 }
 
-int lg_colls_find(const struct lg_trace *t, const struct lg_gpu *g, struct lg_colls *ret)
+int lg_colls_find(const struct lg_scene *sc, struct lg_gpu *g)
 {
+	struct lg_colls *all;
 	struct counts k = { 0 };
 	int rc = 0;
 
+	if (g->colls)
+		return 0;
+	all = lg_arena_alloc(sc->arena, 1, sizeof *all);
+	if (!all)
+		return LG_E_NOMEM;
 	for (uint32_t i = 0; i < g->n && !rc; i++) {
 		k.n = 0;
-		rc = collect_run(t, &g->run[i], i, &k, ret);
+		rc = collect_run(sc->t, &g->run[i], i, &k, all);
 	}
 	lg_free(k.v);
-	LG_SORT(ret->v, ret->n, cmp_coll);
+	if (all->v && !lg_arena_adopt(sc->arena, all->v))
+		return LG_E_NOMEM;
+	LG_SORT(all->v, all->n, cmp_coll);
+	g->colls = all;
 	return rc;
 }
 
-bool lg_coll_next_sides(const struct lg_colls *all, size_t n_runs, struct lg_coll_sides *x)
+bool lg_coll_next_sides(const struct lg_gpu *g, struct lg_coll_sides *x)
 {
+	const struct lg_colls *all = g->colls;
 	const struct lg_coll *v = all->v;
 
 	while (x->to < all->n) {
@@ -108,7 +118,7 @@ bool lg_coll_next_sides(const struct lg_colls *all, size_t n_runs, struct lg_col
 			x->best = v[x->to].dur < v[x->best].dur ? x->to : x->best;
 		}
 		n = x->to - x->from;
-		if (before || n < 2 || n > n_runs) /* nobody else's, or several with one number */
+		if (before || n < 2 || n > g->n) /* nobody else's, or several with one number */
 			continue;
 		x->waited = 0;
 		for (size_t k = x->from; k < x->to; k++)

@@ -27,8 +27,8 @@ struct lg_colls {
 };
 
 bool lg_coll_same(const struct lg_coll *a, const struct lg_coll *b);
-/* All that any rank is in, by collective. ret->v is the caller's, also without memory. */
-int lg_colls_find(const struct lg_trace *t, const struct lg_gpu *g, struct lg_colls *ret) LG_MUST_CHECK;
+/* g->colls: all that any rank is in, by collective. Who asks again gets what was found. */
+int lg_colls_find(const struct lg_scene *sc, struct lg_gpu *g) LG_MUST_CHECK;
 
 /* The sides of one collective. */
 struct lg_coll_sides {
@@ -36,8 +36,9 @@ struct lg_coll_sides {
 	int64_t waited;        /* by the others, in all; 0 = noise */
 };
 
-/* The next one behind *x (all zero at first) that is matched; those of steps that were left out are not. */
-bool lg_coll_next_sides(const struct lg_colls *all, size_t n_runs, struct lg_coll_sides *x);
+/* The next one of g->colls behind *x (all zero at first) that is matched; those of steps that were left out
+ * are not. */
+bool lg_coll_next_sides(const struct lg_gpu *g, struct lg_coll_sides *x);
 
 /* Of a device row: its own bytes, else by its arguments; 0 = unknown. */
 uint64_t lg_coll_bytes(const struct lg_trace *t, uint32_t row);

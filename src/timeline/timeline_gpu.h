@@ -194,6 +194,7 @@ struct lg_gpu {
 	uint8_t *name_class; /* by string: enum lg_name_class + 1, filled on first use */
 	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */
+	const struct lg_colls *colls; /* comm_match.h: what its ranks are in together; NULL = not asked for */
 	/* What the rules make of it, theirs. */
 	const struct lg_gpu_late *late;    /* NULL = nobody waits, or one rank only */
 	const struct lg_gpu_run *critical; /* the one late rank: the others wait for all that it does; NULL */

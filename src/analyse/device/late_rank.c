@@ -78,13 +78,13 @@ static void mark_few(const struct lg_gpu *g, struct lg_gpu_late *l, int64_t caus
 	none_late(g, l);
 }
 
-static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct lg_colls *all)
+static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l)
 {
-	const struct lg_coll *v = all->v;
+	const struct lg_coll *v = g->colls->v;
 	double sum = 0, squares = 0, jitter;
 	int64_t caused = 0;
 
-	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(g, &x);) {
 		uint32_t run = v[x.best].run;
 		int64_t n = (int64_t)(x.to - x.from), mean = x.waited / n, others = x.waited / (n - 1);
 
@@ -98,7 +98,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 		squares += (double)mean * (double)mean;
 	}
 	jitter = jitter_of(squares, sum);
-	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(g, &x);) {
 		bool counts = x.waited && (double)x.waited >= jitter * (double)(x.to - x.from);
 
 		l->with_wait += counts;
@@ -115,8 +115,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 }
 
 /* In how many steps ranks wait, for the one where it is one. */
-static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_late *l,
-		       const struct lg_colls *all)
+static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	size_t n_steps = 1;
 	int64_t most = 0, *by_step;
@@ -127,8 +126,8 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
 	l->by_step = by_step = lg_arena_alloc(&c->v->arena, n_steps, sizeof *by_step);
 	if (!by_step)
 		return LG_E_NOMEM;
-	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
-		const struct lg_coll *late = &all->v[x.best];
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(g, &x);) {
+		const struct lg_coll *late = &g->colls->v[x.best];
 		const struct lg_gpu_run *r = &g->run[late->run];
 
 		if (r->n_steps && (!l->one || late->run == l->run))
@@ -158,13 +157,13 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
  * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
  * it together, so that what lies between two of these has one length on all. Returns how many there are.
  */
-static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_coll *v, size_t n,
-		   int64_t *cut)
+static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, int64_t *cut)
 {
 	const struct lg_gpu_run *first = &g->run[0];
+	const struct lg_coll *v = g->colls->v;
 	size_t n_steps = first->n_steps, kept = 0;
 
-	LG_EACH_RUN(i, j, 0, n, lg_coll_same(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1) {
+	LG_EACH_RUN(i, j, 0, g->colls->n, lg_coll_same(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1) {
 		size_t s;
 
 		if (j - i != g->n)
@@ -202,13 +201,12 @@ static bool windows_agree(const struct lg_gpu *g)
 }
 
 /* Of r, which came last: what the others waited for it in all, by what they did so between from and to. */
-static double times_between(const struct lg_gpu *g, const struct lg_colls *all, const struct lg_gpu_run *r,
-			   int64_t from, int64_t to)
+static double times_between(const struct lg_gpu *g, const struct lg_gpu_run *r, int64_t from, int64_t to)
 {
 	double sum = 0, inside = 0;
 
-	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
-		const struct lg_coll *best = &all->v[x.best];
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(g, &x);) {
+		const struct lg_coll *best = &g->colls->v[x.best];
 		int64_t end = r->work[best->work].end;
 
 		if (&g->run[best->run] != r)
@@ -225,7 +223,7 @@ static double times_between(const struct lg_gpu *g, const struct lg_colls *all, 
  * *ret_ns: what of the late one's time that stands for.
  */
 static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_gpu_run *late,
-		  const struct lg_colls *all, double (*share)[LG_GPU_BY_MAX], double *ret_ns)
+		  double (*share)[LG_GPU_BY_MAX], double *ret_ns)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts = 0, first = 0, last;
 	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps + 1, sizeof *cut);
@@ -233,7 +231,7 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 	if (!cut)
 		return LG_E_NOMEM;
 	if (n_steps && !windows_agree(g))
-		n_cuts = cuts(t, g, all->v, all->n, cut);
+		n_cuts = cuts(t, g, cut);
 	last = n_cuts;
 	for (size_t i = 0; i < g->n; i++) {
 		while (first < last && cut[i * n_steps + first] < g->run[i].from)
@@ -257,7 +255,7 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 		}
 		if (r == late)
 			*ret_ns = (double)(to - from) *
-				  (from == r->from ? 1 : times_between(g, all, r, from, to));
+				  (from == r->from ? 1 : times_between(g, r, from, to));
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
 			share[i][k] = (double)by[k] / (double)(to - from);
 	}
@@ -265,15 +263,14 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 }
 
 /* The one late rank, or the few, against the others. */
-static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l,
-		   const struct lg_colls *all)
+static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
 	double wall = (double)(r->to - r->from), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
 	LG_AUTOFREE double (*share)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *share);
 	size_t n[2] = { 0 };
 
-	if (!share || shares(t, g, r, all, share, &ns))
+	if (!share || shares(t, g, r, share, &ns))
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *o = &g->run[i];
@@ -298,8 +295,7 @@ static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_lat
 }
 
 /* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
-static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l,
-			   const struct lg_coll *v, size_t n)
+static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts;
 	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps, sizeof *cut);
@@ -312,7 +308,7 @@ static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, str
 			return 0;
 	if (!cut || !at || !by)
 		return LG_E_NOMEM;
-	n_cuts = n_steps ? cuts(t, g, v, n, cut) : 0;
+	n_cuts = n_steps ? cuts(t, g, cut) : 0;
 	for (size_t s = 1; s < n_cuts; s++) {
 		size_t late = 0;
 		bool whole = true;
@@ -353,23 +349,19 @@ static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, str
 
 static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 {
-	struct lg_colls all = { 0 };
-	int rc = lg_colls_find(c->t, g, &all);
+	int rc = lg_colls_find(&c->scene, g);
 
-	if (!rc) {
-		add_ranks(g, l, &all);
-		rc = count_steps(c, g, l, &all);
-	}
-	l->numbered = all.numbered * 2 > all.n;
+	if (rc)
+		return rc;
+	add_ranks(g, l);
+	rc = count_steps(c, g, l);
+	l->numbered = g->colls->numbered * 2 > g->colls->n;
 	if (!rc && l->n_late)
-		rc = compare(c->t, g, l, &all);
+		rc = compare(c->t, g, l);
 	/* The few may be in a group of their own, which is slow: then it is not their time that differs. */
 	if (!l->one && l->ns * 4 < (double)l->caused)
 		none_late(g, l);
-	if (!rc && !l->n_late && l->with_wait)
-		rc = compare_in_turn(c->t, g, l, all.v, all.n);
-	lg_free(all.v);
-	return rc;
+	return !rc && !l->n_late && l->with_wait ? compare_in_turn(c->t, g, l) : rc;
 }
 
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)

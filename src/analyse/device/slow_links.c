@@ -36,7 +36,7 @@ LG_ORDER_BY(cmp_transfer, struct transfer, strcmp(x->op, y->op) ?: LG_CMP(x->byt
 struct links {
 	struct lg_case *c;
 	struct lg_gpu *g;
-	struct lg_colls all;
+	const struct lg_coll *side; /* of g->colls */
 	struct transfer *v;
 	size_t n, cap;
 	int64_t *scratch;    /* room for n */
@@ -58,8 +58,8 @@ static bool is_whole(const struct links *l, uint32_t row, size_t sides)
 
 static int collect(struct links *l)
 {
-	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(&l->all, l->g->n, &x);) {
-		const struct lg_coll *last = &l->all.v[x.best];
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(l->g, &x);) {
+		const struct lg_coll *last = &l->side[x.best];
 		const struct lg_gpu_run *r = &l->g->run[last->run];
 		const struct lg_gpu_work *w = &r->work[last->work];
 		uint64_t bytes = lg_coll_bytes(l->c->t, w->span);
@@ -264,9 +264,9 @@ static int64_t lost_since(const struct links *l, uint32_t run, int64_t *by_step)
 	usual = lg_median_i64(before, since);
 	LG_EACH(x, l->v, l->n)
 		for (size_t k = x->from, s; x->over && k < x->to; k++) {
-			if (l->all.v[k].run != run)
+			if (l->side[k].run != run)
 				continue;
-			s = lg_gpu_step_of(r, r->work[l->all.v[k].work].ts);
+			s = lg_gpu_step_of(r, r->work[l->side[k].work].ts);
 			if (s < r->n_steps)
 				over[s] += x->over;
 		}
@@ -285,7 +285,7 @@ static void add_lost(const struct links *l, int64_t *sums, uint32_t run, int64_t
 {
 	LG_EACH(x, l->v, l->n)
 		for (size_t k = x->from; x->over && k < x->to; k++) {
-			const struct lg_coll *side = &l->all.v[k];
+			const struct lg_coll *side = &l->side[k];
 			const struct lg_gpu_run *r = &l->g->run[side->run];
 			const struct lg_gpu_work *w = &r->work[side->work];
 			size_t step;
@@ -308,7 +308,7 @@ static const char *members(const struct links *l, const struct transfer *x)
 	const char *text = "ranks ";
 
 	for (size_t k = x->from; k < x->to && k < x->from + TOLD; k++)
-		text = lg_text(l->c, "%s%s%d", text, k == x->from ? "" : ", ", l->g->run[l->all.v[k].run].rank);
+		text = lg_text(l->c, "%s%s%d", text, k == x->from ? "" : ", ", l->g->run[l->side[k].run].rank);
 	return x->ranks > TOLD ? lg_text(l->c, "%s and %u more", text, x->ranks - TOLD) : text;
 }
 
@@ -328,7 +328,7 @@ static void say(struct links *l, const struct lg_gpu_run *r, int64_t ns, int64_t
 	f->culprit.function = NULL;
 	lg_gpu_cap_steps(c, f, r, by_step);
 	for (size_t k = w->from; k < w->to; k++)
-		lg_culprit_rank_add(c, f, l->g->run[l->all.v[k].run].rank);
+		lg_culprit_rank_add(c, f, l->g->run[l->side[k].run].rank);
 	LG_EACH(x, l->v, l->n)
 		n += x->over > 0;
 	lg_bytes_text((double)w->bytes, size);
@@ -405,11 +405,12 @@ static int judge(struct links *l)
 int lg_find_slow_links(struct lg_case *c, struct lg_gpu *g)
 {
 	struct links l = { .c = c, .g = g };
-	int rc = g->n > 1 ? lg_colls_find(c->t, g, &l.all) : 0;
+	int rc = g->n > 1 ? lg_colls_find(&c->scene, g) : 0;
 
-	if (!rc && l.all.n)
+	if (!rc && g->colls && g->colls->n) {
+		l.side = g->colls->v;
 		rc = collect(&l) ?: judge(&l);
-	lg_free(l.all.v);
+	}
 	lg_free(l.v);
 	lg_free(l.scratch);
 	return rc;

@@ -56,7 +56,7 @@ struct lg_gpu_slow_link {
 	size_t runs;
 };
 
-/* ---- gpu_explain.c ---- */
+/* ---- gpu_finding.c ---- */
 struct lg_gpu_loss {
 	uint32_t mask; /* causes, LG_GPU_BIT() */
 	double ms, share;
@@ -67,6 +67,8 @@ struct lg_gpu_loss {
  * launches by which it is later than the others: these are comms.straggler's. So are those of ranks that are
  * late in turn. */
 struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask);
+/* Of these, by which late ranks are later than the others, ns. In turn: one of n at a time. */
+double lg_gpu_later_launches(const struct lg_gpu *g, uint32_t mask);
 static inline double lg_gpu_share(const struct lg_gpu *g, uint32_t mask)
 {
 	return lg_gpu_lost(g, mask).share;

@@ -25,6 +25,12 @@ struct lg_part {
 	uint32_t state; /* row of the state table; UINT32_MAX = none */
 };
 
+/* What a step's device did, in ns; the four sum to its duration. */
+struct lg_step_device {
+	int64_t compute, comm, copy, idle; /* comm, copy: nothing else ran */
+	const char *idle_cause;            /* of most of the idle time; NULL = none */
+};
+
 struct lg_step {
 	int64_t ts, dur, median; /* ns; median = rolling median of this rank around here */
 	int64_t number;
@@ -36,6 +42,7 @@ struct lg_step {
 	/* With its device: from when all was done that was ordered before it until all is done that it
 	 * orders. A host that runs ahead begins steps before that. Both 0: no device is known. */
 	int64_t ready, done;
+	const struct lg_step_device *device; /* NULL = not known */
 };
 
 /* The end of a chain: findings are causes that are worth a sentence. */
@@ -101,6 +108,7 @@ struct lg_stage_sum {
 
 struct lg_input {
 	const char *path, *format, *host;
+	int32_t rank; /* that it is of; -1 = of several, or not known */
 	double duration_s;
 	uint64_t lost_events, rows_sample, rows_state, rows_span, rows_counter;
 };

@@ -60,6 +60,17 @@ static size_t step_rows(const struct lg_verdict *v)
 	return v->n_steps;
 }
 
+static void device_cell(const struct lg_step_device *d, int col, sqlite3_context *to)
+{
+	if (!d)
+		sqlite3_result_null(to);
+	else if (col == 4)
+		text(to, d->idle_cause);
+	else
+		number(to, (double)(col == 0 ? d->compute : col == 1 ? d->comm : col == 2 ? d->copy
+				    : d->idle) / 1e6);
+}
+
 static void step_cell(const struct lg_verdict *v, size_t row, int col, sqlite3_context *to)
 {
 	const struct lg_step *s = &v->steps[row];
@@ -73,7 +84,8 @@ static void step_cell(const struct lg_verdict *v, size_t row, int col, sqlite3_c
 	case 5: sqlite3_result_int64(to, s->thr); break;
 	case 6: sqlite3_result_int(to, s->rank); break;
 	case 7: sqlite3_result_int(to, s->slow); break;
-	default: sqlite3_result_int(to, s->warmup);
+	case 8: sqlite3_result_int(to, s->warmup); break;
+	default: device_cell(s->device, col - 9, to);
 	}
 }
 
@@ -251,7 +263,8 @@ static void input_cell(const struct lg_verdict *v, size_t row, int col, sqlite3_
 }
 
 static const struct derived derived_tables[] = {
-	{ "step", "ts, dur, median, number, prc, thr, rank, slow, warmup", step_rows, step_cell },
+	{ "step", "ts, dur, median, number, prc, thr, rank, slow, warmup, compute_ms, comm_exposed_ms, "
+		  "copy_exposed_ms, idle_ms, idle_cause", step_rows, step_cell },
 	{ "part", "ts, dur, kind, stage, cause, by, state, step", part_rows, part_cell },
 	{ "cause", "kind, thr, prc, lock, lost", cause_rows, cause_cell },
 	{ "finding", "rule, severity, confidence, title, stage, detail, lost_ms, lost_share, excess_share, "

@@ -79,6 +79,22 @@ enum { N_STAGES = sizeof stage_order / sizeof *stage_order };
 static const char *const part_names[] = { "running_ms", "runnable_ms", "blocked_ms",
 					  "unexplained_ms" };
 
+static const char *const device_names[] = { "compute_ms", "comm_exposed_ms", "copy_exposed_ms", "idle_ms" };
+enum { N_DEVICE = sizeof device_names / sizeof *device_names };
+
+static int64_t device_ns(const struct lg_step_device *d, int k)
+{
+	return k == 0 ? d->compute : k == 1 ? d->comm : k == 2 ? d->copy : d->idle;
+}
+
+static bool has_device(const struct lg_verdict *v)
+{
+	for (size_t i = 0; i < v->n_steps; i++)
+		if (v->steps[i].device)
+			return true;
+	return false;
+}
+
 /* Milliseconds with all six decimals, from integers: sums in a spreadsheet stay exact. */
 static void put_ms(struct lg_out *o, int64_t ns)
 {
@@ -98,12 +114,16 @@ static const char *flag(const struct lg_step *s)
 
 void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o)
 {
+	bool device = has_device(v);
+
 	lg_out_puts(o, "rank,number,start_s,dur_ms,flag");
 	for (int k = 0; k < 4; k++)
 		lg_out_printf(o, ",%s", part_names[k]);
 	for (int k = 0; k < N_STAGES; k++)
 		lg_out_printf(o, ",%s_ms", lg_stage_name((uint32_t)stage_order[k]));
-	lg_out_puts(o, ",top_cause\n");
+	for (int k = 0; device && k < N_DEVICE; k++)
+		lg_out_printf(o, ",%s", device_names[k]);
+	lg_out_puts(o, device ? ",idle_cause,top_cause\n" : ",top_cause\n");
 	for (size_t i = 0; i < v->n_steps; i++) {
 		const struct lg_step *s = &v->steps[i];
 		int64_t start = start_of(v, s);
@@ -122,10 +142,26 @@ void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o)
 			lg_out_puts(o, ",");
 			put_ms(o, r.stage[stage_order[k]]);
 		}
-		lg_out_puts(o, ",");
+		for (int k = 0; device && k < N_DEVICE; k++) {
+			lg_out_puts(o, ",");
+			if (s->device)
+				put_ms(o, device_ns(s->device, k));
+		}
+		lg_out_printf(o, ",%s%s", device && s->device && s->device->idle_cause ? s->device->idle_cause : "",
+			      device ? "," : "");
 		lg_csv_text(o, r.cause);
 		lg_out_puts(o, "\n");
 	}
+}
+
+static void json_device(struct lg_json *j, const struct lg_step_device *d)
+{
+	for (int k = 0; k < N_DEVICE; k++) {
+		lg_json_key(j, device_names[k]);
+		lg_json_num(j, (double)device_ns(d, k) / 1e6, 6);
+	}
+	lg_json_key(j, "idle_cause");
+	lg_json_str(j, d->idle_cause);
 }
 
 void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
@@ -175,6 +211,8 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 			lg_json_num(&j, (double)r.stage[stage_order[k]] / 1e6, 6);
 		}
 		lg_json_close(&j, '}');
+		if (s->device)
+			json_device(&j, s->device);
 		lg_json_key(&j, "top_cause");
 		lg_json_str(&j, *r.cause ? r.cause : NULL);
 		lg_json_close(&j, '}');
@@ -184,8 +222,21 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 	lg_out_puts(o, "\n");
 }
 
+enum { CAUSE = 26 };
+
+static void put_device(struct lg_out *o, const struct lg_step_device *d)
+{
+	for (int k = 0; k < N_DEVICE; k++)
+		if (d)
+			lg_out_printf(o, " %9.3f", (double)device_ns(d, k) / 1e6);
+		else
+			lg_out_printf(o, " %9s", "-");
+	lg_out_printf(o, "  %-*s", CAUSE, d && d->idle_cause ? d->idle_cause : "-");
+}
+
 void lg_steps_table(const struct lg_verdict *v, struct lg_out *o)
 {
+	bool device = has_device(v), host = !device;
 	int64_t total[LG_STAGE_MAX] = { 0 };
 	char why[4096];
 	struct row r;
@@ -195,14 +246,20 @@ void lg_steps_table(const struct lg_verdict *v, struct lg_out *o)
 		lg_out_puts(o, "\n");
 		return;
 	}
-	/* Columns of stages that never occur are left out. */
+	/* Columns of stages that never occur are left out, and where a device tells, those of a thread's
+	 * states that nobody saw. */
 	for (size_t i = 0; i < v->n_steps; i++) {
 		fill(v, &v->steps[i], &r);
 		for (int k = 0; k < N_STAGES; k++)
 			total[stage_order[k]] += r.stage[stage_order[k]];
+		host |= r.kind[LG_PART_RUNNING] || r.kind[LG_PART_RUNNABLE] || r.kind[LG_PART_BLOCKED];
 	}
-	lg_out_printf(o, "%4s %7s %10s %10s %-6s %9s %9s %9s %9s", "rank", "number", "start s", "ms",
-		      "", "running", "runnable", "blocked", "unexpl.");
+	lg_out_printf(o, "%4s %7s %10s %10s %-6s", "rank", "number", "start s", "ms", "");
+	if (host)
+		lg_out_printf(o, " %9s %9s %9s %9s", "running", "runnable", "blocked", "unexpl.");
+	if (device)
+		lg_out_printf(o, " %9s %9s %9s %9s  %-*s", "compute", "comm exp.", "copy exp.", "idle", CAUSE,
+			      "idle for");
 	for (int k = 0; k < N_STAGES; k++)
 		if (total[stage_order[k]])
 			lg_out_printf(o, " %10s", lg_stage_name((uint32_t)stage_order[k]));
@@ -217,8 +274,10 @@ void lg_steps_table(const struct lg_verdict *v, struct lg_out *o)
 			lg_out_printf(o, "%4d", s->rank);
 		lg_out_printf(o, " %7lld %10.4f %10.3f %-6s", (long long)s->number,
 			      (double)start_of(v, s) / 1e9, (double)s->dur / 1e6, flag(s));
-		for (int k = 0; k < 4; k++)
+		for (int k = 0; host && k < 4; k++)
 			lg_out_printf(o, " %9.3f", (double)r.kind[k] / 1e6);
+		if (device)
+			put_device(o, s->device);
 		for (int k = 0; k < N_STAGES; k++)
 			if (total[stage_order[k]])
 				lg_out_printf(o, " %10.3f", (double)r.stage[stage_order[k]] / 1e6);

@@ -37,6 +37,8 @@ int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* 
 
 /* Runs, their steps, and where all their time went, each cause told apart: before the rules. */
 int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;  /* gpu_explain.c */
+/* device of the steps that lie in their run's window; causes are final. */
+int lg_step_devices(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* step_devices.c */
 /* What bounds the run, and what is in doubt; after the rules. */
 int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /*

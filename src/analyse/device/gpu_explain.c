@@ -449,6 +449,6 @@ int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g)
 {
 	say_doubts(c, g);
 	say_few(c);
-	(void)lg_failed(c, bound(c, g));
+	(void)(lg_failed(c, bound(c, g)) || lg_failed(c, lg_step_devices(c, g)));
 	return c->failed;
 }

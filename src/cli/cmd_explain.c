@@ -8,9 +8,14 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
+#include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
+#include "cli/runs.h"
+#include "import/import.h"
+#include "report/contents.h"
 #include "report/report.h"
+#include "report/runs.h"
 
 enum { AS_SCREEN, AS_JSON, AS_MARKDOWN, AS_SARIF, AS_TERM, AS_BRIEF };
 
@@ -22,10 +27,25 @@ struct options {
 	const char *html; /* where the page goes, besides what is printed; NULL */
 };
 
-static bool fails(const struct lg_verdict *v, const char *on)
+/* The table below the verdict: of its ranks, or of the runs that the files are of. */
+struct table {
+	struct lg_run_row *row;
+	size_t n;
+	bool runs;
+};
+
+static bool fails(const struct lg_verdict *v, const struct table *t, const char *on)
 {
 	enum lg_severity least;
 	bool by_severity = lg_severity_from(on, &least);
+
+	for (size_t i = 0; t->runs && i < t->n; i++)
+		for (uint32_t k = 0; k < t->row[i].n_told; k++) {
+			const struct lg_run_told *f = &t->row[i].told[k];
+
+			if (by_severity ? f->severity >= least : f->rule == lg_rule_from(on))
+				return true;
+		}
 
 	for (size_t i = 0; i < v->n_findings; i++) {
 		const struct lg_finding *f = &v->findings[i];
@@ -127,18 +147,35 @@ static int parse(int argc, char **argv, struct options *opt)
 	return -1;
 }
 
-static int print(const struct lg_verdict *v, const struct options *opt)
+static void print_json(const struct lg_verdict *v, const struct table *rows, const struct lg_contents *holds,
+		       struct lg_out *o)
+{
+	struct lg_json j = { .o = o };
+
+	lg_json_open(&j, '{');
+	lg_json_verdict(v, &j);
+	if (holds)
+		lg_json_contents(v, holds, &j);
+	if (rows->n)
+		lg_json_runs(rows->row, rows->n, &j);
+	lg_json_close(&j, '}');
+	lg_out_puts(o, "\n");
+}
+
+static int print(const struct lg_verdict *v, const struct table *rows, const struct options *opt)
 {
 	struct lg_term_options t = lg_terminal();
 	struct lg_error err = { 0 };
+	struct lg_contents holds;
+	bool wanted = lg_contents_wanted(v);
 	struct lg_out *o;
 
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+	if ((wanted && lg_contents_make(&holds, v, &err)) || lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
 	}
 	if (opt->as == AS_JSON)
-		lg_report_json(v, o);
+		print_json(v, rows, wanted ? &holds : NULL, o);
 	else if (opt->as == AS_MARKDOWN)
 		lg_report_markdown(v, o);
 	else if (opt->as == AS_SARIF)
@@ -149,6 +186,10 @@ static int print(const struct lg_verdict *v, const struct options *opt)
 		lg_report_brief(v, o);
 	else
 		lg_report_screen(v, &t, o);
+	if (wanted && (opt->as == AS_SCREEN || opt->as == AS_TERM))
+		lg_report_contents(v, &holds, &t, o);
+	if (opt->as == AS_SCREEN || opt->as == AS_TERM)
+		lg_report_runs(rows->row, rows->n, rows->runs ? NULL : v, opt->as == AS_TERM, &t, o);
 	return lg_finish(o);
 }
 
@@ -172,30 +213,103 @@ static int write_page(const struct lg_verdict *v, const char *path)
 	return LG_EXIT_FAILED;
 }
 
+/* Runs that were left out come behind the one that was judged; without any, its ranks. */
+static int fill_table(struct lg_runs *runs, const struct lg_loaded *l, struct table *t, struct lg_error *err)
+{
+	struct lg_run_row *others;
+	size_t n;
+	int rc;
+
+	if (!l->n_other) {
+		/* The ranks of one recording are in its verdict, which shall fit a screen. */
+		if (l->n < 2 || !lg_run_ranks(l->verdict, &t->row, &t->n))
+			return 0;
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	rc = lg_runs_judge(runs, l, &others, &n, err);
+	t->runs = true;
+	t->row = rc ? NULL : lg_calloc(n + 1, sizeof *t->row);
+	if (t->row) {
+		lg_run_row_of(l->verdict, &t->row[t->n++]);
+		for (size_t i = 0; i < n; i++)
+			t->row[t->n++] = others[i];
+	}
+	lg_free(others);
+	return rc || t->row ? rc : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
+/* Together they are too large: a table of what each says by itself. */
+static int each_alone(struct lg_runs *runs, const struct options *opt, struct lg_error *err)
+{
+	static const char why[] = "Together the files need more memory than there is: each was judged by itself, and "
+				  "nothing is told of one by another";
+	const char *limit = why;
+	struct lg_verdict none = { .limits = &limit, .n_limits = 1, .unjudged = why, .min_ms = NAN,
+				   .median_ms = NAN, .p99_ms = NAN, .max_ms = NAN, .slow_threshold_ms = NAN,
+				   .period_s = NAN,
+				   .period_p = NAN, .shift_s = NAN, .slope = NAN, .unexplained_share = NAN,
+				   .bound_confidence = NAN, .hang.since_s = NAN };
+	struct table t = { .runs = true };
+	int rc = lg_runs_judge(runs, NULL, &t.row, &t.n, err);
+
+	if (rc)
+		lg_complain(err);
+	rc = rc ? LG_EXIT_FAILED : print(&none, &t, opt);
+	if (!rc && opt->fail_on && fails(&none, &t, opt->fail_on))
+		rc = LG_EXIT_FINDING;
+	lg_free(t.row);
+	return rc;
+}
+
+/* The verdict is there: what is printed and written of it. */
+static int tell(const struct lg_loaded *l, const struct table *t, const struct options *opt)
+{
+	int rc = opt->html ? write_page(l->verdict, opt->html) : LG_EXIT_OK;
+
+	if (!rc && !(opt->html && !strcmp(opt->html, "-")))
+		rc = print(l->verdict, t, opt);
+	if (!rc && opt->fail_on && fails(l->verdict, t, opt->fail_on))
+		rc = LG_EXIT_FINDING;
+	return rc;
+}
+
 static int run(int argc, char **argv)
 {
 	struct options opt = { .cost = (double)NAN };
+	struct lg_paths paths = { 0 };
+	struct lg_runs runs = { 0 };
 	struct lg_loaded l = { 0 };
 	struct lg_error err = { 0 };
+	struct table t = { 0 };
 	int rc = parse(argc, argv, &opt), refused;
+	bool several;
 
 	if (rc >= 0)
 		return rc;
-	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
-	refused = !rc && opt.html ? lg_paths_refuse(&l.paths, &lg_cmd_explain, "--html", opt.html) : -1;
+	rc = lg_paths_operands(&paths, argv + optind, (size_t)(argc - optind), &err);
+	refused = !rc && opt.html ? lg_paths_refuse(&paths, &lg_cmd_explain, "--html", opt.html) : -1;
+	several = !rc && refused < 0 && paths.n > 1;
+	if (several)
+		lg_runs_start(&runs, &paths, opt.victim);
+	lg_import_parts_runs = true;
+	if (!rc && refused < 0)
+		rc = lg_load_paths(&paths, &l, &err) ?: lg_judge(&l, opt.victim, opt.cost, &err) ?:
+		     fill_table(&runs, &l, &t, &err);
 	if (refused >= 0) {
 		rc = refused;
-	} else if (rc || lg_judge(&l, opt.victim, opt.cost, &err)) {
+	} else if (rc == LG_E_NOMEM && several && !opt.html) {
+		lg_loaded_done(&l);
+		rc = each_alone(&runs, &opt, &err);
+	} else if (rc) {
 		lg_complain(&err);
 		rc = LG_EXIT_FAILED;
 	} else {
-		rc = opt.html ? write_page(l.verdict, opt.html) : LG_EXIT_OK;
-		if (!rc && !(opt.html && !strcmp(opt.html, "-")))
-			rc = print(l.verdict, &opt);
-		if (!rc && opt.fail_on && fails(l.verdict, opt.fail_on))
-			rc = LG_EXIT_FINDING;
+		rc = tell(&l, &t, &opt);
 	}
+	lg_runs_done(&runs);
+	lg_paths_done(&paths);
 	lg_loaded_done(&l);
+	lg_free(t.row);
 	return rc;
 }
 
@@ -204,8 +318,8 @@ const struct lg_command lg_cmd_explain = {
 	.args = "FILE... [OPTION]...",
 	.summary = "say who made the steps late, with proof, fix and trade-off",
 	.help =
-	"FILE is a recording or any file laggard can import; several files are several ranks, hosts\n"
-	"or sources of one run.\n\n"
+	"FILE is a recording or any file laggard can import, or a folder of such; several files are several\n"
+	"ranks, hosts or sources of one run. Ranks are compared in a table; so are other runs among the files.\n\n"
 	"  -v, --verbose        all of it: evidence, stages, every finding and limit\n"
 	"  --brief              one line a finding\n"
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <linux/capability.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "advise/advise.h"
@@ -44,19 +46,25 @@ static void show_progress(int sig)
 		progress_shown = 1;
 }
 
+void lg_progress_say(const char *text)
+{
+	sigset_t alarm, was;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alarm, &was);
+	snprintf(progress_text, sizeof progress_text, "\r\033[K%s", text);
+	sigprocmask(SIG_SETMASK, &was, NULL);
+}
+
 void lg_progress_start(const char *text)
 {
 	struct sigaction sa = { .sa_handler = show_progress, .sa_flags = SA_RESTART };
 	struct itimerval after = { .it_value.tv_sec = 1, .it_interval.tv_sec = 1 };
-	size_t n = strlen(text);
 
 	if (!isatty(STDERR_FILENO))
 		return;
-	if (n > sizeof progress_text - 2)
-		n = sizeof progress_text - 2;
-	progress_text[0] = '\r';
-	memcpy(progress_text + 1, text, n);
-	progress_text[n + 1] = 0;
+	lg_progress_say(text);
 	progress_seconds = 0;
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &after, NULL);
@@ -107,18 +115,67 @@ int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 
 /* Files of a folder that turned out to be no traces: named, and no inputs from then on. (Their paths stay:
  * what somebody named is not written over.) */
-static void drop_left_out(struct lg_loaded *l)
+static int drop_left_out(struct lg_loaded *l, struct lg_error *err)
 {
 	size_t k = 0;
 
+	for (size_t i = 0; i < l->n; i++)
+		l->n_other += l->info[i].other_run;
+	l->other = lg_calloc(l->n_other, sizeof *l->other);
+	if (l->n_other && !l->other)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	l->n_other = 0;
 	for (size_t i = 0; i < l->n; i++) {
-		if (*l->info[i].left_out) {
-			lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
+		if (!*l->info[i].left_out) {
+			l->info[k++] = l->info[i];
 			continue;
 		}
-		l->info[k++] = l->info[i];
+		lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
+		if (l->info[i].other_run)
+			l->other[l->n_other++] = l->info[i];
 	}
 	l->n = k;
+	return 0;
+}
+
+/* ---- how far many files are read ---- */
+
+static struct {
+	uint64_t *before; /* [n + 1]: bytes of the files before each */
+	struct timespec began;
+} reading;
+
+static void count_bytes(const struct lg_paths *p)
+{
+	struct stat st;
+
+	clock_gettime(CLOCK_MONOTONIC, &reading.began);
+	reading.before = p->n > 1 ? lg_calloc(p->n + 1, sizeof *reading.before) : NULL;
+	for (size_t i = 0; reading.before && i < p->n; i++) {
+		bool sized = !stat(p->path[i], &st) && S_ISREG(st.st_mode);
+
+		reading.before[i + 1] = reading.before[i] + (sized ? (uint64_t)st.st_size : 0);
+	}
+}
+
+static void say_reading(size_t i, size_t n)
+{
+	struct timespec now;
+	double done, all, s;
+	char text[96];
+
+	if (!reading.before)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	s = (double)(now.tv_sec - reading.began.tv_sec) + (double)(now.tv_nsec - reading.began.tv_nsec) / 1e9;
+	done = (double)reading.before[i] / 1e6;
+	all = (double)reading.before[n] / 1e6;
+	if (i && s > 0 && done > 0)
+		snprintf(text, sizeof text, "reading file %zu of %zu, %.0f MB/s, %.0f s left ...", i + 1, n, done / s,
+			 (all - done) / (done / s));
+	else
+		snprintf(text, sizeof text, "reading file %zu of %zu ...", i + 1, n);
+	lg_progress_say(text);
 }
 
 /*
@@ -141,18 +198,15 @@ static void give_up_privileges(const struct lg_paths *p)
 	(void)!lg_confine_to_files(lg_symbol_options.debuginfod, &ignored);
 }
 
-int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
+int lg_load_paths(struct lg_paths *paths, struct lg_loaded *ret, struct lg_error *err)
 {
-	struct lg_loaded l = { 0 };
-	int rc = 0;
+	struct lg_loaded l = { .paths = *paths, .n = paths->n, .info = lg_calloc(paths->n, sizeof *l.info) };
+	int rc = l.info ? 0 : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 
-	for (size_t i = 0; i < n && !rc; i++)
-		rc = lg_paths_add(&l.paths, paths[i], err);
-	l.n = l.paths.n;
-	l.info = rc ? NULL : lg_calloc(l.n, sizeof *l.info);
-	if (!rc && !l.info)
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	*paths = (struct lg_paths){ 0 };
 	if (!rc) {
+		count_bytes(&l.paths);
+		lg_import_reads = say_reading;
 		lg_bounds_set(l.paths.path, l.paths.n);
 		symbol_sources();
 		give_up_privileges(&l.paths);
@@ -161,15 +215,23 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,
 				     l.info, err);
 		lg_progress_stop();
+		lg_free(reading.before);
+		reading.before = NULL;
 	}
-	if (rc) {
-		lg_free(l.info);
-		lg_paths_done(&l.paths);
-		return rc;
-	}
-	drop_left_out(&l);
-	*ret = l;
-	return 0;
+	if (!rc)
+		rc = drop_left_out(&l, err);
+	if (rc)
+		lg_loaded_done(&l);
+	else
+		*ret = l;
+	return rc;
+}
+
+int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
+{
+	struct lg_paths p = { 0 };
+
+	return lg_paths_operands(&p, paths, n, err) ?: lg_load_paths(&p, ret, err);
 }
 
 static int fill_inputs(struct lg_loaded *l, struct lg_error *err)
@@ -185,6 +247,7 @@ static int fill_inputs(struct lg_loaded *l, struct lg_error *err)
 
 		v->inputs[i] = (struct lg_input){
 			.path = f->path, .format = f->format, .host = f->host,
+			.rank = f->rank,
 			.duration_s = f->last > f->first ? (double)(f->last - f->first) / 1e9 : 0,
 			.lost_events = f->lost_events, .rows_sample = f->rows_sample,
 			.rows_state = f->rows_state, .rows_span = f->rows_span,
@@ -318,6 +381,7 @@ void lg_loaded_done(struct lg_loaded *l)
 		lg_verdict_free(l->verdict);
 	lg_trace_free(l->trace);
 	lg_free(l->info);
+	lg_free(l->other);
 	lg_paths_done(&l->paths);
 	*l = (struct lg_loaded){ 0 };
 }

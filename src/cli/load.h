@@ -15,11 +15,15 @@ struct lg_loaded {
 	struct lg_paths paths;       /* folders replaced by their files */
 	struct lg_import_info *info; /* [n] */
 	size_t n;
+	struct lg_import_info *other; /* [n_other]: traces that are of other runs, and so left out */
+	size_t n_other;
 	struct lg_verdict *verdict; /* NULL until lg_judge() */
 };
 
 /* Read paths, files or folders of them, as one run. */
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
+/* The same for files that are known already; takes paths over, also where it fails. */
+int lg_load_paths(struct lg_paths *paths, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
 /* The value of --step-regex. -1: taken; else the exit status, after one line about it. */
 int lg_step_regex_option(const struct lg_command *cmd, const char *re);
 /* Analyse and advise; fills l->verdict. cost_per_hour NAN = not asked. */
@@ -29,6 +33,8 @@ void lg_loaded_done(struct lg_loaded *l);
 
 /* A line on stderr if it is a terminal and the work takes over a second; stop wipes it. */
 void lg_progress_start(const char *text);
+/* From now on that text, if there is a line. */
+void lg_progress_say(const char *text);
 void lg_progress_stop(void);
 
 /* Colour and width of standard output; neither when it is no terminal. */

@@ -148,6 +148,17 @@ int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
 	return keep(p, lg_strdup(path), false, err);
 }
 
+int lg_paths_operands(struct lg_paths *p, char **operands, size_t n, struct lg_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = lg_paths_add(p, operands[i], err);
+	if (rc)
+		lg_paths_done(p);
+	return rc;
+}
+
 /* Where a file that does not exist yet would lie. */
 static const char *last_part(const char *path, struct stat *ret_folder)
 {

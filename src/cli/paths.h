@@ -21,6 +21,8 @@ struct lg_paths {
  * that is one recording (lg_import_is_folder()) counts as a file.
  */
 int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
+/* The same for all operands of a command; where it fails p is empty. */
+int lg_paths_operands(struct lg_paths *p, char **operands, size_t n, struct lg_error *err) LG_MUST_CHECK;
 /* Are these one file: by any name, or, where it is still to be written, one name in one folder? */
 bool lg_same_file(const char *a, const char *b);
 /* The first of p, which was read, that writing to out would replace; NULL = none. */

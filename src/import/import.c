@@ -27,6 +27,7 @@
 #include "import/memsnap/memsnap.h"
 #include "import/nccllog/nccllog.h"
 #include "import/nsys/nsys.h"
+#include "import/other_run.h"
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
 #include "import/pyspy/pyspy.h"
@@ -40,6 +41,9 @@
 #include "store/merge.h"
 
 #define DAY_S 86400.0
+
+bool lg_import_parts_runs;
+void (*lg_import_reads)(size_t i, size_t n);
 
 /* A new format is one folder and one line here. */
 static const struct lg_importer *const importers[] = {
@@ -427,6 +431,7 @@ static void describe(struct lg_import_info *info, const struct lg_trace *t, int6
 		info->first += offset;
 		info->last += offset;
 	}
+	info->rank = lg_rank_of_file(t);
 	info->rows_sample = t->sample.n;
 	info->rows_state = t->state.n;
 	info->rows_span = t->span.n;
@@ -517,23 +522,37 @@ static void say_place(struct lg_builder *b, const struct lg_join *j, const struc
 				info->path);
 }
 
-/*
- * Add one input to b; its place in time is taken from ref. What is more than a day away from a trace is not
- * of the time that is judged, nor, most likely, of that run: only logs that tell of the program (how it was
- * set up, what it compiled) may be from a long job's first day.
- */
-static int add_input(struct lg_builder *b, const struct lg_trace *ref, const char *to,
-		     const struct lg_trace *t, struct lg_import_info *info, struct lg_error *err)
-{
-	struct lg_join j = { .sure = 1 };
-	char file[128], key[160];
-	int rc = ref == t ? 0 : lg_join_find(ref, t, &j, err);
+/* Where a file lies on the reference's clock, and whether the ranks of its run were started anew in it. */
+struct placed {
+	struct lg_join join;
+	bool anew;
+};
 
-	if (rc)
-		return rc;
+/*
+ * What is more than a day away from a trace is not of the time that is judged, nor, most likely, of that run:
+ * only logs that tell of the program (how it was set up, what it compiled) may be from a long job's first
+ * day.
+ */
+static bool is_other_run(const struct placed *at, const struct lg_trace *ref, const struct lg_trace *t)
+{
+	return (at->anew || (double)llabs(at->join.apart) > DAY_S * 1e9) && is_timed(ref, false) &&
+	       is_timed(t, true);
+}
+
+/* Add one input to b, in its place on the clock of ref, or leave it out. */
+static int add_input(struct lg_builder *b, const struct lg_trace *ref, const char *to,
+		     const struct placed *at, const struct lg_trace *t, struct lg_import_info *info,
+		     struct lg_error *err)
+{
+	struct lg_join j = at->join;
+	char file[128], key[160];
+	int rc;
+
 	describe(info, t, j.offset);
-	if ((double)llabs(j.apart) > DAY_S * 1e9 && is_timed(ref, false) && is_timed(t, true)) {
-		snprintf(info->left_out, sizeof info->left_out, "it is of another time: ");
+	if (is_other_run(at, ref, t)) {
+		info->other_run = true;
+		snprintf(info->left_out, sizeof info->left_out, "it is of another %s: ",
+			 at->anew ? "run" : "time");
 		when(&j, to, info->left_out + strlen(info->left_out),
 		     sizeof info->left_out - strlen(info->left_out));
 		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, INT64_MIN, 1, "%s is left out: %s", info->path,
@@ -625,6 +644,22 @@ static bool is_empty(const char *path)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && !st.st_size;
 }
 
+static int place(struct lg_trace *const *t, size_t n, const struct lg_trace *ref, struct placed *at,
+		 struct lg_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++) {
+		at[i].join.sure = 1;
+		if (t[i] && t[i] != ref)
+			rc = lg_join_find(ref, t[i], &at[i].join, err);
+	}
+	for (size_t i = 0; lg_import_parts_runs && i < n && !rc; i++)
+		for (size_t k = 0; t[i] && at[i].join.apart && k < n && !at[i].anew; k++)
+			at[i].anew = t[k] && k != i && !at[k].join.apart && lg_other_run(t[k], t[i]);
+	return rc;
+}
+
 /* The file with the best clock is the one that the others are placed on. */
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
@@ -633,16 +668,19 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	struct lg_map seen = { 0 };
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
 	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
+	struct placed *placed = lg_calloc(n, sizeof *placed);
 	struct lg_builder *b = NULL;
 	const char *to = NULL;
 	size_t n_read = 0, n_empty = 0, at = 0;
 	int rc = lg_builder_new(&b, err);
 
-	if (!rc && (!in || !t || !rows))
+	if (!rc && (!in || !t || !rows || !placed))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
 		bool unnamed = may_leave_out && may_leave_out[i], empty = !unnamed && is_empty(paths[i]);
 
+		if (lg_import_reads)
+			lg_import_reads(i, n);
 		rc = import_or_leave(paths[i], unnamed || empty, &t[i], &info[i], in, err);
 		if (!rc && empty)
 			lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", paths[i]);
@@ -660,6 +698,8 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	if (!rc && !n_read)
 		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s: %s; nor is there a trace in the %zu other file%s",
 			     paths[0], info[0].left_out, n - 1, n > 2 ? "s" : "");
+	if (!rc && ref)
+		rc = place(t, n, ref, placed, err);
 	for (size_t i = 0; i < n && !rc; i++) {
 		if (!t[i])
 			continue;
@@ -672,7 +712,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 		if (is_copy(b, rows, i, at, paths, info))
 			describe(&info[i], t[i], 0);
 		else
-			rc = add_input(b, ref, to, t[i], &info[i], err);
+			rc = add_input(b, ref, to, &placed[i], t[i], &info[i], err);
 		info[i].join_to = to;
 		if (t[i] != ref) {
 			lg_trace_free(t[i]);
@@ -685,6 +725,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	lg_free(in);
 	lg_map_done(&seen);
 	lg_free(rows);
+	lg_free(placed);
 	if (!rc && n_read + n_empty > 1)
 		return lg_builder_seal(b, ret, err);
 	lg_builder_free(b);

@@ -36,6 +36,8 @@ struct lg_import_info {
 	size_t join_matches;       /* collectives or steps that agree */
 	bool join_sure;
 	char left_out[256];        /* why nothing of it is in the trace; "" = it is there */
+	bool other_run;            /* it is a trace, but of another run: left_out says so */
+	int32_t rank;              /* the one rank that it is of; -1 = of several, or nobody says */
 	uint64_t rows_sample, rows_state, rows_span, rows_counter, lost_events;
 };
 
@@ -58,6 +60,12 @@ int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_le
 extern const char *lg_import_scratch;
 /* The most bytes of one input that are kept in memory as a file: of a pipe, or unpacked. As above. */
 extern uint64_t lg_import_room;
+
+/* Files of ranks that were started anew meanwhile are of another run, also within a day: they are left out.
+ * Otherwise they are one trace, with a row of diag. Set before the first import. */
+extern bool lg_import_parts_runs;
+/* Told before each file: its place in paths, of how many. NULL = nobody. Set before the first import. */
+extern void (*lg_import_reads)(size_t i, size_t n);
 
 /* For a drawing: arguments that no analysis reads are kept, and so are arrows from operator to operator.
  * Set before the first import. */

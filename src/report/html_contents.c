@@ -4,22 +4,8 @@
 
 #include "base/order.h"
 #include "picture/contents.h"
+#include "report/contents.h"
 #include "report/html_text.h"
-
-static void name_of(const struct lg_trace *t, enum lg_content kind, uint32_t id, struct lg_out *o)
-{
-	char buf[512], pid[LG_PID_TEXT];
-
-	if (kind == LG_CONTENT_PROCESS) {
-		snprintf(buf, sizeof buf, "%.200s (%s)", lg_string(t, t->process.comm[id]),
-			 lg_pid_text(t->process.pid[id], pid));
-		lg_html_text(o, buf);
-	} else if (kind == LG_CONTENT_FUNCTION) {
-		lg_html_text(o, lg_frame_text(t, id, buf, sizeof buf));
-	} else {
-		lg_html_text(o, lg_string(t, id));
-	}
-}
 
 int lg_html_contents(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err)
 {
@@ -28,9 +14,11 @@ int lg_html_contents(const struct lg_verdict *v, struct lg_out *o, struct lg_err
 					     "Kernels",
 					     "Copies",
 					     "Collectives",
-					     "Operators" };
+					     "Operators",
+					     "Events" };
 	const struct lg_trace *t = v->trace;
 	struct lg_contents c;
+	char name[512];
 	int rc = lg_contents_make(&c, v, err);
 
 	if (rc || !t)
@@ -60,9 +48,12 @@ int lg_html_contents(const struct lg_verdict *v, struct lg_out *o, struct lg_err
 			const struct lg_content_row *r = &c.of[k].top[i];
 
 			lg_out_puts(o, "<tr><th scope=\"row\">");
-			name_of(t, (enum lg_content)k, r->id, o);
-			lg_out_printf(o, "</th><td>%.3f</td><td>%.1f</td><td>", (double)r->ns / 1e6,
-				      100 * (double)r->ns / (double)c.of[k].ns);
+			lg_html_text(o, lg_content_name(t, (enum lg_content)k, r->id, name, sizeof name));
+			if (k == LG_CONTENT_EVENT)
+				lg_out_puts(o, "</th><td></td><td></td><td>");
+			else
+				lg_out_printf(o, "</th><td>%.3f</td><td>%.1f</td><td>", (double)r->ns / 1e6,
+					      100 * (double)r->ns / (double)c.of[k].ns);
 			if (r->count)
 				lg_out_printf(o, "%llu", (unsigned long long)r->count);
 			lg_out_puts(o, "</td></tr>\n");

@@ -53,7 +53,24 @@ uninstall:
 	@test -e $(B)/meson-logs/install-log.txt || { echo "nothing was installed from $(B)"; exit 1; }
 	@grep -v '^#' $(B)/meson-logs/install-log.txt | xargs -d '\n' rm -df --
 
+# What a release is: all that is committed, the page's script among it, so that nobody needs npm.
+VERSION = $(shell sed -n "s/.* version: '\([^']*\)', license:.*/\1/p" meson.build)
+DIST = laggard-$(VERSION)
+dist: $(B)/$(DIST).tar.xz
+$(B)/$(DIST).tar.xz: FORCE
+	@mkdir -p $(B)
+	@git archive --prefix=$(DIST)/ HEAD | xz -T0 > $@.tmp && mv $@.tmp $@
+	@echo $@
+
+# The Debian package of that, made as a distribution makes it; T=check has lintian look at it.
+deb: dist
+	@tools/install-deps build deb
+	@rm -rf $(B)/deb && mkdir -p $(B)/deb && tar -C $(B)/deb -xf $(B)/$(DIST).tar.xz
+	@cd $(B)/deb/$(DIST) && dpkg-buildpackage -us -uc > ../build.log 2>&1 || { tail -30 ../build.log; exit 1; }
+	@[ "$(T)" != check ] || lintian --fail-on error,warning --info --display-info $(B)/deb/*.changes
+	@ls $(B)/deb/*.deb
+
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install uninstall clean
+.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install uninstall dist deb clean FORCE

@@ -23,7 +23,7 @@ enum { BASELINE_MAX = 64 << 20 };
 struct options {
 	int as;
 	double fail_over; /* fraction; NAN = not asked */
-	const char *junit, *save;
+	const char *junit, *html, *save;
 	char **side[2];   /* operands: BEFORE's, AFTER's */
 	size_t n_side[2];
 };
@@ -49,13 +49,14 @@ static int parse_percent(const char *s, double *ret)
 
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, JUNIT, GITHUB, FAIL_OVER, SAVE, AFTER };
+	enum { JSON = 256, MARKDOWN, HTML, JUNIT, GITHUB, FAIL_OVER, SAVE, AFTER };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "step-regex", required_argument, NULL, 'r' },
 		{ "markdown", no_argument, NULL, MARKDOWN },
 		{ "github", no_argument, NULL, GITHUB },
 		{ "junit", required_argument, NULL, JUNIT },
+		{ "html", required_argument, NULL, HTML },
 		{ "fail-over", required_argument, NULL, FAIL_OVER },
 		{ "save-baseline", required_argument, NULL, SAVE },
 		{ "after", no_argument, NULL, AFTER },
@@ -91,6 +92,9 @@ static int parse(int argc, char **argv, struct options *opt)
 				return lg_usage(cmd, "--json, --markdown and --github all want the output: give one of "
 						"them");
 			opt->as = as;
+			break;
+		case HTML:
+			opt->html = optarg;
 			break;
 		case JUNIT:
 			opt->junit = optarg;
@@ -201,18 +205,21 @@ static int check_outputs(const struct options *opt, const struct run_side *b, co
 {
 	const struct run_side *side[] = { b, a };
 
-	if (opt->junit && opt->save && lg_same_file(opt->junit, opt->save))
-		return lg_usage(&lg_cmd_diff, "--junit and --save-baseline name one file: %s", opt->junit);
+	const char *const out[] = { opt->junit, opt->html, opt->save };
+	static const char *const option[] = { "--junit", "--html", "--save-baseline" };
+
+	for (int i = 0; i < 3; i++)
+		for (int k = i + 1; k < 3; k++)
+			if (out[i] && out[k] && lg_same_file(out[i], out[k]))
+				return lg_usage(&lg_cmd_diff, "%s and %s name one file: %s", option[i], option[k], out[i]);
 	for (int i = 0; i < 2; i++) {
 		bool updates = !i && b->side && !b->l.paths.n;
 
 		if (!opt->n_side[i])
 			continue;
-		if (opt->junit && replaced(opt->side[i], side[i], opt->junit))
-			return lg_usage(&lg_cmd_diff, "--junit %s would replace what is compared", opt->junit);
-		if (opt->save && !updates && replaced(opt->side[i], side[i], opt->save))
-			return lg_usage(&lg_cmd_diff, "--save-baseline %s would replace what is compared",
-					opt->save);
+		for (int k = 0; k < 3; k++)
+			if (out[k] && !(k == 2 && updates) && replaced(opt->side[i], side[i], out[k]))
+				return lg_usage(&lg_cmd_diff, "%s %s would replace what is compared", option[k], out[k]);
 	}
 	return -1;
 }
@@ -275,14 +282,16 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 	return rc;
 }
 
-static int write_junit(const struct lg_diff *d, const char *path, struct lg_error *err)
+/* path NULL: it was not asked for. */
+static int write_to(const struct lg_diff *d, const char *path,
+		    void (*report)(const struct lg_diff *d, struct lg_out *o), struct lg_error *err)
 {
 	struct lg_out *o;
-	int rc = lg_out_open(&o, path, LG_OUT_PLAIN, err);
+	int rc = path ? lg_out_open(&o, path, LG_OUT_PLAIN, err) : 0;
 
-	if (rc)
+	if (rc || !path)
 		return rc;
-	lg_diff_junit(d, o);
+	report(d, o);
 	return lg_out_close(o, err);
 }
 
@@ -292,7 +301,7 @@ static int print(const struct lg_diff *d, const struct options *opt)
 	struct lg_error err = { 0 };
 	struct lg_out *o;
 
-	if ((opt->junit && write_junit(d, opt->junit, &err)) ||
+	if (write_to(d, opt->junit, lg_diff_junit, &err) || write_to(d, opt->html, lg_diff_html, &err) ||
 	    lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
@@ -375,6 +384,7 @@ const struct lg_command lg_cmd_diff = {
 	"  --markdown           for a pull request or a job summary\n"
 	"  --github             annotations of a GitHub Actions run\n"
 	"  --junit OUT          also write a JUnit XML file\n"
+	"  --html OUT           also write one page: the steps of both on one scale, and what explains the change\n"
 	"  --step-regex RE      what a step's line looks like in a job's log (laggard-explain(1))\n"
 	"  --fail-over PCT      exit 3 if the step time surely grew by more than PCT %: the whole 95 %\n"
 	"                       interval of the mean or of the median lies above it\n"

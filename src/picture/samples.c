@@ -8,7 +8,7 @@
 #include "base/order.h"
 #include "store/index.h"
 
-enum { MOST_SAMPLES = 200000, MOST_WAITS = 40000, STEP_COLUMNS = 8 };
+enum { MOST_SAMPLES = 200000, MOST_WAITS = 40000, STEP_COLUMNS = 8, DEVICE_COLUMNS = 4 };
 
 static bool is_cpu_sample(const struct lg_trace *t, size_t i)
 {
@@ -195,8 +195,8 @@ int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct l
 int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const struct lg_accounts *a,
 		   struct lg_out *o)
 {
-	struct lg_column c[STEP_COLUMNS + LG_ACCOUNT_SLOTS + LG_STAGE_MAX] = { 0 };
-	size_t n = STEP_COLUMNS + a->n_slots + LG_STAGE_MAX;
+	struct lg_column c[STEP_COLUMNS + LG_ACCOUNT_SLOTS + LG_STAGE_MAX + DEVICE_COLUMNS] = { 0 };
+	size_t at = STEP_COLUMNS + a->n_slots + LG_STAGE_MAX, n = at + DEVICE_COLUMNS;
 	int64_t last = v->trace->first;
 	int rc;
 
@@ -217,6 +217,10 @@ int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const str
 		for (size_t k = 0; k < LG_STAGE_MAX; k++)
 			lg_column_add_signed(&c[STEP_COLUMNS + a->n_slots + k],
 					     a->stage_ns[i * LG_STAGE_MAX + k]);
+		lg_column_add_signed(&c[at], s->device ? s->device->compute : 0);
+		lg_column_add_signed(&c[at + 1], s->device ? s->device->comm : 0);
+		lg_column_add_signed(&c[at + 2], s->device ? s->device->copy : 0);
+		lg_column_add_signed(&c[at + 3], s->device ? s->device->idle : -1); /* not known */
 	}
 	rc = lg_columns_write(o, used->next_id++, c, n, NULL);
 	lg_columns_done(c, LG_COUNT(c));

@@ -9,6 +9,7 @@ void lg_diff_term(const struct lg_diff *d, const struct lg_term_options *opt, st
 void lg_diff_json(const struct lg_diff *d, struct lg_out *o); /* schema 1 and the object "diff" */
 void lg_diff_markdown(const struct lg_diff *d, struct lg_out *o);
 void lg_diff_junit(const struct lg_diff *d, struct lg_out *o); /* JUnit XML, one suite */
+void lg_diff_html(const struct lg_diff *d, struct lg_out *o); /* one page, without a script */
 void lg_diff_github(const struct lg_diff *d, struct lg_out *o); /* workflow commands */
 
 #endif /* LG_REPORT_DIFF_REPORT_H */

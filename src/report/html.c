@@ -10,36 +10,34 @@
 #include "report/html_text.h"
 #include "report/report.h"
 
-static void head(const struct lg_verdict *v, struct lg_out *o)
+void lg_html_head(struct lg_out *o, const char *title, bool script)
 {
-	char buf[4096];
-
 	lg_out_printf(o,
 		      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
 		      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-		      "script-src '%s'; "
-		      "style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
-		      lg_page_script_digest, lg_page_style_digest);
+		      "%s%s%sstyle-src '%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
+		      script ? "script-src '" : "", script ? lg_page_script_digest : "", script ? "'; " : "",
+		      lg_page_style_digest);
 	lg_out_puts(o, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 		       "<meta name=\"color-scheme\" content=\"light dark\">\n"
 		       "<meta name=\"referrer\" content=\"no-referrer\">\n"
 		       "<meta name=\"generator\" content=\"laggard " LG_VERSION "\">\n<title>");
-	lg_html_text(o, lg_headline(v, buf, sizeof buf));
+	lg_html_text(o, title);
 	lg_out_puts(o, "</title>\n<style>");
 	lg_out_puts(o, lg_page_style);
-	lg_out_puts(o, "</style>\n</head>\n");
+	lg_out_puts(o, "</style>\n</head>\n<body>\n<header id=\"bar\"><b>laggard</b> <span>finds who makes a training "
+		       "step late</span></header>\n<main>\n");
 }
 
 int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err)
 {
 	struct lg_accounts a;
+	char title[4096];
 	int rc = lg_accounts_make(&a, v, err);
 
 	if (rc)
 		return rc;
-	head(v, o);
-	lg_out_puts(o, "<body>\n<header id=\"bar\"><b>laggard</b> <span>finds who makes a training "
-		       "step late</span></header>\n<main>\n");
+	lg_html_head(o, lg_headline(v, title, sizeof title), true);
 	lg_html_verdict(v, o);
 	lg_html_steps(v, &a, o);
 	lg_html_account(&a, o);
@@ -51,6 +49,7 @@ int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error
 		       "page without it.</p></noscript>\n");
 	lg_html_findings(v, o);
 	lg_html_stages(v, o);
+	rc = rc ? rc : lg_html_memory(v, o, err);
 	rc = rc ? rc : lg_html_contents(v, o, err);
 	lg_html_limits(v, o);
 	lg_html_inputs(v, o);

@@ -30,6 +30,14 @@ static const struct {
 	{ LG_STAGE_SIDE, "#8c6d31" },	    { LG_STAGE_OTHER, "#999999" },
 };
 
+uint32_t lg_html_stage(unsigned k, const char **ret_colour)
+{
+	if (k >= LG_COUNT(stage_colours))
+		return 0;
+	*ret_colour = stage_colours[k].colour;
+	return stage_colours[k].stage;
+}
+
 /* What a column of the strip stands for: the longest step in it. */
 struct column {
 	uint32_t step; /* plus 1; 0 = none */
@@ -207,7 +215,7 @@ static void strip_axis(const struct strip *s, struct lg_out *o)
 		      (double)s->top / 1e6);
 }
 
-static void swatch(struct lg_out *o, const char *class, const char *colour)
+void lg_html_swatch(struct lg_out *o, const char *class, const char *colour)
 {
 	lg_out_printf(o,
 		      "<svg class=\"swatch\" width=\"12\" height=\"12\" aria-hidden=\"true\">"
@@ -242,7 +250,7 @@ void lg_html_steps(const struct lg_verdict *v, const struct lg_accounts *a, stru
 			continue;
 		snprintf(class, sizeof class, "stage-%s", lg_stage_name(stage_colours[k].stage));
 		lg_out_puts(o, "<span>");
-		swatch(o, class, stage_colours[k].colour);
+		lg_html_swatch(o, class, stage_colours[k].colour);
 		lg_out_printf(o, "%s</span> ", lg_stage_name(stage_colours[k].stage));
 	}
 	lg_out_puts(o, "<span>outlined: slow</span> <span>pale: warm-up</span> <span>dashed: "
@@ -347,7 +355,7 @@ int lg_html_ranks(const struct lg_verdict *v, const struct lg_accounts *a, struc
 
 			snprintf(class, sizeof class, "heat-%d", level);
 			lg_out_puts(o, "<span>");
-			swatch(o, class, heat_colours[level]);
+			lg_html_swatch(o, class, heat_colours[level]);
 			lg_out_printf(o, "from %.0f %%</span> ", heat_from[level] * 100);
 		}
 		lg_out_printf(o,
@@ -445,7 +453,7 @@ void lg_html_account(const struct lg_accounts *a, struct lg_out *o)
 		if (!a->slot[k].slow_ns && !a->slot[k].typical_ns)
 			continue;
 		lg_out_puts(o, "<tr><th scope=\"row\">");
-		swatch(o, slot_class(a, k), slot_colour(a, k));
+		lg_html_swatch(o, slot_class(a, k), slot_colour(a, k));
 		lg_html_text(o, a->slot[k].name);
 		lg_out_printf(o, "</th><td>%s</td>", lg_text_num(buf, sizeof buf, t, 3));
 		lg_out_printf(o, "<td>%s</td>", lg_text_num(buf, sizeof buf, s, 3));

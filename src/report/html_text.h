@@ -33,6 +33,14 @@ int lg_html_ranks(const struct lg_verdict *v, const struct lg_accounts *a, struc
 		  struct lg_error *err) LG_MUST_CHECK;
 void lg_html_account(const struct lg_accounts *a, struct lg_out *o);
 
+/* html_memory.c; nothing where the trace counts no bytes. */
+int lg_html_memory(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err) LG_MUST_CHECK;
+/* html.c: up to what the page says; its policy permits the page's style, and its script or none. */
+void lg_html_head(struct lg_out *o, const char *title, bool script);
+/* html_pictures.c: the k-th stage in the order that bars are stacked in, and its colour; 0 = no more. */
+uint32_t lg_html_stage(unsigned k, const char **ret_colour);
+void lg_html_swatch(struct lg_out *o, const char *class, const char *colour);
+
 /* html_contents.c */
 int lg_html_contents(const struct lg_verdict *v, struct lg_out *o,
 		     struct lg_error *err) LG_MUST_CHECK;

@@ -6,7 +6,8 @@
  *
  * stall    two ranks, a foreign lock holder every 400 ms (see tests/unit/synthetic_run.h)
  * ranks    eight ranks for a minute, of which another is held up every 2.5 s
- * healthy  the same without it
+ * hour     two ranks for an hour, held up every 25 s
+ * healthy  two ranks, not held up
  * nasty    what a drawing program trips over: see nasty() below
  * random   every table and column at random (tests/unit/random_trace.h)
  * threads  10,000 threads
@@ -239,7 +240,7 @@ int main(int argc, char **argv)
 	struct run_plan plan = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: make_trace stall|ranks|healthy|nasty|random|threads|stacks|summed|hostile|empty OUT\n");
+		fprintf(stderr, "usage: make_trace stall|ranks|hour|healthy|nasty|random|threads|stacks|summed|hostile|empty OUT\n");
 		return 2;
 	}
 	if (!strcmp(argv[1], "ranks")) {
@@ -247,6 +248,12 @@ int main(int argc, char **argv)
 		plan.n_steps = 6000;
 		plan.stall = STALL_LOCK;
 		plan.period_ns = 2500000000;
+		plan.stall_ns = 80000000;
+		t = synthetic_run(&plan);
+	} else if (!strcmp(argv[1], "hour")) {
+		plan.n_steps = 360000;
+		plan.stall = STALL_LOCK;
+		plan.period_ns = 25000000000;
 		plan.stall_ns = 80000000;
 		t = synthetic_run(&plan);
 	} else if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "hostile") || !strcmp(argv[1], "healthy")) {

@@ -21,7 +21,7 @@ async function open(browser, options, seen, where = "") {
 			document.addEventListener("securitypolicyviolation", e => window.violations.push(e.violatedDirective + " " + e.blockedURI));
 		});
 	await p.goto("file://" + page + where);
-	if (options.javaScriptEnabled !== false)
+	if (options.javaScriptEnabled !== false && await p.$("script"))
 		await p.waitForSelector("html[data-ready]", { state: "attached", timeout: 60000 });
 	return p;
 }
@@ -61,6 +61,8 @@ async function check() {
 	if (out.has_timeline) {
 		await settled(p);
 		out.start = await state(p);
+		out.devices = await p.$$eval(".devices table", ts => ts.map(t => [...t.querySelectorAll("tbody tr")].map(r => [...r.children].map(c => c.textContent))));
+		out.busy = await p.$$eval(".devices p", ps => ps.map(x => x.textContent));
 		out.selection = await p.$$eval(".account table", ts => ts.map(t => ({ ...t.dataset })));
 		out.keys = {};
 		for (const key of ["f", "w", "d", "a", "s", "]", "[", "f", "f"])

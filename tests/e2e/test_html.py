@@ -12,6 +12,7 @@ import shutil
 import subprocess
 
 import pytest
+from device_trace import device_trace
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data"
@@ -138,8 +139,8 @@ def test_parts_of_each_step_sum_to_it(page, stall):
     meta = json.loads(got[0])
     steps = columns(got[meta["steps"]])
     n = len(meta["slots"])
-    assert len(steps) == 8 + n + len(meta["stages"]) and len(steps[3]) == meta["n_steps"] > 700
-    slots, stages = [signed(c) for c in steps[8:8 + n]], [signed(c) for c in steps[8 + n:]]
+    assert len(steps) == 8 + n + len(meta["stages"]) + 4 and len(steps[3]) == meta["n_steps"] > 700
+    slots, stages = [signed(c) for c in steps[8:8 + n]], [signed(c) for c in steps[8 + n:-4]]
     for i, dur in enumerate(steps[3]):
         assert sum(c[i] for c in slots) == dur == sum(c[i] for c in stages)
     text = page(stall(), name="again.html").read_text(encoding="utf-8")
@@ -201,6 +202,66 @@ def test_names_of_others_begin_nothing(page, tmp_path):
     assert out.stat().st_size < 400_000  # names are cut
     for block in blocks(out).values():
         assert b"</script" not in base64.b64encode(block)
+
+
+def test_memory_is_drawn_where_bytes_were_counted(page, laggard, stall, tmp_path):
+    text = page(stall()).read_text(encoding="utf-8")
+    assert 'id="memory"' not in text
+    lines = ["timestamp, index, memory.used [MiB], utilization.gpu [%]"]
+    lines += [f"2026/03/01 10:00:{i:02d}.000, 0, {1000 + 100 * i} MiB, 90 %" for i in range(40)]
+    log = tmp_path / "smi.csv"
+    log.write_text("\n".join(lines) + "\n")
+    text = page(log).read_text(encoding="utf-8")
+    section = re.search(r'<section id="memory".*?</section>', text, re.S)[0]
+    assert "4.79 GiB" in section and "<td>40</td>" in section  # 4900 MiB
+    drawn = re.search(r'<path class="memory"[^>]* d="M0.0 \d+([^"]*)"', section)[1]
+    tops = [float(y) for y in re.findall(r"L[\d.]+ ([\d.]+)h", drawn)]
+    assert len(tops) == 480 and tops == sorted(tops, reverse=True) and tops[0] > tops[-1]  # it grows
+    held = next(c for c in json.loads(laggard("explain", log, "--json").stdout)["contents"]["counters"] if c["unit"] == "bytes")
+    assert held["most"] == 4900 << 20
+
+
+@pytest.fixture
+def compared(laggard, tmp_path):
+    """The page of a comparison."""
+    def call(before, after, *args):
+        out = tmp_path / "diff.html"
+        done = laggard("diff", before, after, "--html", out, *args)
+        assert done.returncode in (0, 3), done.stderr
+        return out, json.loads(laggard("diff", before, after, "--json", *args).stdout)
+    return call
+
+
+def test_both_sides_of_a_comparison_are_on_one_scale(compared, laggard, tmp_path):
+    before = device_trace(tmp_path / "before.json", steps=30)
+    after = device_trace(tmp_path / "after.json", steps=20, loader_us=9000)
+    out, told = compared(before, after)
+    text = out.read_text(encoding="utf-8")
+    assert "<script" not in text and "script-src" not in text and not re.search(r'(?:src|href)="(?!#)', text)
+    assert text.count('class="median"') == 2 and "before: 30 steps" in text and "after: 20 steps" in text
+    # The n-th step stands above the n-th: columns are as wide in both, though there are fewer.
+    first, second = text.split("after: 20 steps")
+    wide = [set(re.findall(r"M([\d.]+) ", part.split("before: 30 steps")[-1])) for part in (first, second)]
+    assert wide[1] <= wide[0] and len(wide[1]) < len(wide[0])
+    diff = told["diff"]
+    for side in ("before", "after"):
+        assert f"<dd>{diff[side]['mean_ms']:.3f} ms</dd>" in text and f"<dd>{diff[side]['median_ms']:.3f} ms</dd>" in text
+    assert diff["explained"] and told["findings"]
+    for share in diff["explained"]:
+        assert f"{share['what']}</th><td>+{share['ms_per_step']:.3f}</td>" in text
+    for row in diff["stages"]:
+        assert f'<th scope="row">{row["name"]}</th><td>{row["before_ms"]:.3f}</td><td>{row["after_ms"]:.3f}</td>' in text
+    assert told["findings"][0]["title"] in text
+    assert "#t=" not in text  # no link to a timeline that is not there
+    done = laggard("diff", before, after, "--html", before)
+    assert done.returncode == 2 and "would replace" in done.stderr
+
+
+def test_names_begin_nothing_in_a_comparison(compared, tmp_path):
+    one = hostile_trace(tmp_path / "bad.json")
+    two = device_trace(tmp_path / "two.json", steps=5)
+    text = compared(one, two)[0].read_text(encoding="utf-8")
+    assert "<script" not in text and "<img" not in text and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
 
 
 def test_the_page_goes_to_standard_output_alone(laggard, stall):
@@ -351,3 +412,23 @@ def test_a_damaged_block_leaves_the_rest(page, stall, browse):
     out.write_text(text.replace(first[1], "A" * 40, 1), encoding="utf-8")
     got = browse(out)
     assert got["seen"] == {"requests": [], "errors": []} and got["headline"] and got["ready"] == "1"
+
+
+def test_devices_of_a_selection_in_a_browser(page, browse, laggard, tmp_path):
+    trace = device_trace(tmp_path / "t.json", loader_us=3000, comm_us=600, copy_us=400)
+    got = browse(page(trace))
+    is_quiet(got)
+    # Nothing is slow and nothing selected: kernels of the whole trace.
+    names = {row[0]: row for row in got["devices"][-1]}
+    assert {"gemm_0", "gemm_1", "gemm_2"} <= set(names) and names["gemm_0"][3] == str(7 * 12)
+    assert float(names["gemm_0"][1]) == pytest.approx(7 * 12 * 0.5, abs=0.01)
+    contents = json.loads(laggard("query", trace, "SELECT sum(compute_ms) AS ms FROM step", "--json").stdout)
+    assert contents[0]["ms"] > 0 and re.search(r"busy [\d.]+ %", got["busy"][0])
+
+
+def test_a_comparison_in_a_browser(compared, browse, tmp_path):
+    before = device_trace(tmp_path / "before.json", steps=30)
+    got = browse(compared(before, device_trace(tmp_path / "after.json", steps=20, loader_us=9000))[0])
+    assert got["seen"] == {"requests": [], "errors": []} and got["violations"] == [] and got["wide"] <= 0
+    for scheme, found in got["axe"].items():
+        assert [v for v in found if v["impact"] in ("serious", "critical")] == [], scheme

@@ -118,6 +118,7 @@ export function firstAfter(m: Marks, seg: Seg, t: number): number {
 export interface Step {
 	number: number; rank: number; ts: number; dur: number; median: number; slow: boolean; warmup: boolean;
 	own: number; late: number; slots: number[]; stages: number[];
+	device: number[]; // ns: computing, exposed communication, exposed copies, idle; empty: not known
 }
 
 export function steps(b: Uint8Array, n: number, nSlots: number, nStages: number): Step[] {
@@ -132,7 +133,8 @@ export function steps(b: Uint8Array, n: number, nSlots: number, nStages: number)
 			slots.push(c[8 + k].signed());
 		for (let k = 0; k < nStages; k++)
 			stages.push(c[8 + nSlots + k].signed());
-		out.push({ number, rank, ts: last, dur, median, slow: !!(flags & 1), warmup: !!(flags & 2), own, late, slots, stages });
+		const device = [0, 1, 2, 3].map(k => c[8 + nSlots + nStages + k].signed());
+		out.push({ device: device[3] < 0 ? [] : device, number, rank, ts: last, dur, median, slow: !!(flags & 1), warmup: !!(flags & 2), own, late, slots, stages });
 	}
 	return out;
 }

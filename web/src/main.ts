@@ -4,7 +4,7 @@ import { json, type Meta } from "./data";
 import { setPrinting } from "./colours";
 import { button, clear, el, table, time } from "./dom";
 import { Flame, type Kind } from "./flame";
-import { Account, Fold, Processes, stepsIn } from "./panels";
+import { Account, Devices, Fold, Processes, stepsIn } from "./panels";
 import { Store } from "./store";
 import { Timeline } from "./timeline";
 
@@ -32,6 +32,7 @@ class Page {
 	private line: Timeline;
 	private account: Account;
 	private processes: Processes;
+	private devices: Devices;
 	private flame: Flame;
 	private fold: Fold | null = null;
 	private status = el("p", { class: "status", role: "status", "aria-live": "polite" });
@@ -51,6 +52,7 @@ class Page {
 		this.line = new Timeline(this.s);
 		this.account = new Account(this.s);
 		this.processes = new Processes(this.s);
+		this.devices = new Devices(this.s);
 		this.flame = new Flame(this.s, this.line.tip);
 	}
 
@@ -126,7 +128,7 @@ class Page {
 		if (job.checked)
 			this.flames.append(el("label", { for: "job-only" }, job, " the job alone"));
 		const details = el("section", { id: "selection", "aria-labelledby": "selection-h" }, el("h2", { id: "selection-h" }, "Selection"),
-			this.account.root, this.processes.root);
+			this.account.root, this.devices.root, this.processes.root);
 		const flames = el("section", { id: "flames", "aria-labelledby": "flames-h" }, el("h2", { id: "flames-h" }, "Functions"), this.flames, this.flame.root);
 		this.section.after(details);
 		details.after(flames);
@@ -159,6 +161,7 @@ class Page {
 			parts.push(s.failed);
 		this.say(parts.join("; "));
 		this.account.update();
+		this.devices.update();
 		void this.processes.update();
 		if (this.seen)
 			void this.flame.update(s.range);

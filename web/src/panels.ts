@@ -2,7 +2,7 @@
 // What the selection holds: its steps and their exact account, who ran, flame graphs; and the run folded.
 import { palette } from "./colours";
 import { clear, el, exactMs, fit, table, time } from "./dom";
-import type { Step } from "./data";
+import { firstAfter, Row, type Step } from "./data";
 import type { Store } from "./store";
 
 let last: { range: [number, number] | null; steps: Step[] } = { range: null, steps: [] };
@@ -95,6 +95,78 @@ export class Processes {
 			el("p", { class: "note" }, `To within ${time(w)} at the edges.`));
 		else
 			this.root.append(el("p", { class: "note" }, "This input does not tell who ran."));
+	}
+}
+
+// What devices did: in the selected steps, to the nanosecond, and by the rows of the timeline that are there.
+export class Devices {
+	readonly root = el("div", { class: "devices" });
+	private made = "";
+	constructor(private s: Store) {}
+
+	private steps() {
+		const told = stepsIn(this.s).filter(x => x.device.length), sum = [0, 0, 0, 0];
+		for (const st of told)
+			st.device.forEach((ns, k) => { sum[k] += ns; });
+		const all = sum.reduce((x, y) => x + y, 0);
+		if (!told.length)
+			return;
+		const t = table([told.length === 1 ? "the device in this step" : `devices in ${told.length} steps`, "ms", "%"],
+			["computing", "exposed communication", "exposed copies", "idle"].map((name, k) =>
+				[name, exactMs(sum[k]), (100 * sum[k] / Math.max(all, 1)).toFixed(2)]), ["all", exactMs(all), "100"]);
+		t.dataset.sum = String(all);
+		this.root.append(el("div", { class: "wide" }, t));
+	}
+
+	private rows(a: number, b: number) {
+		const s = this.s, by = new Map<number, [number, number]>(), busy = new Map<string, [number, number][]>();
+		let coarse = false, all = 0;
+		for (const piece of s.pieces(a, b, b - a <= s.meta.length / 20 ? 1 : (b - a) / 4000)) {
+			const m = piece.marks;
+			for (const seg of m.segs) {
+				const lane = s.meta.lanes[seg.lane];
+				if (lane[2] !== Row.Device)
+					continue;
+				const group = busy.get(lane[0]) ?? [];
+				busy.set(lane[0], group);
+				for (let i = firstAfter(m, seg, piece.from); i < seg.to && m.ts[i] < piece.to; i++) {
+					const from = Math.max(m.ts[i], piece.from), to = Math.min(m.ts[i] + m.dur[i], piece.to), k = by.get(m.name[i]) ?? [0, 0];
+					if (to <= from)
+						continue;
+					coarse ||= m.n[i] > 1;
+					k[0] += to - from;
+					k[1] += m.n[i];
+					all += to - from;
+					by.set(m.name[i], k);
+					group.push([from, to]);
+				}
+			}
+		}
+		for (const [name, parts] of busy) {
+			let ns = 0, end = -1;
+			for (const [from, to] of parts.sort((x, y) => x[0] - y[0])) {
+				ns += Math.max(to - Math.max(from, end), 0);
+				end = Math.max(end, to);
+			}
+			this.root.append(el("p", {}, `${name}: busy ${(100 * ns / Math.max(b - a, 1)).toFixed(1)} %`));
+		}
+		if (by.size)
+			this.root.append(el("div", { class: "wide" }, table(["kernels and copies", "ms", "%", "count"],
+				[...by].sort((x, y) => y[1][0] - x[1][0]).slice(0, 10).map(([name, [ns, n]]) =>
+					[s.name(name), (ns / 1e6).toFixed(3), (100 * ns / Math.max(all, 1)).toFixed(1), n]))));
+		if (coarse)
+			this.root.append(el("p", { class: "note" }, "Short ones are put together here: select less for exact times."));
+	}
+
+	update() {
+		const s = this.s, [a, b] = s.range ?? [0, s.meta.length], key = a + "-" + b + (s.busy ? " " : "");
+		if (key === this.made || !s.meta.lanes.some(lane => lane[2] === Row.Device))
+			return;
+		this.made = key;
+		clear(this.root);
+		this.root.append(el("h3", {}, "Devices"));
+		this.steps();
+		this.rows(a, b);
 	}
 }
 

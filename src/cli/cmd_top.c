@@ -30,6 +30,7 @@
 #include "cli/load.h"
 #include "cli/pids.h"
 #include "picture/accounts.h"
+#include "picture/machine.h"
 #include "record/runtime_dir.h"
 #include "record/session.h"
 #include "report/convert.h"
@@ -56,6 +57,10 @@ struct screen {
 	struct termios was;
 	int signals;
 };
+
+/* Buttons and the wheel, in decimal (xterm's control sequences: 1000, 1006). */
+#define MOUSE_ON "\033[?1000h\033[?1006h"
+#define MOUSE_OFF "\033[?1006l\033[?1000l"
 
 static void say_to_screen(const char *s)
 {
@@ -89,14 +94,14 @@ static void enter(struct screen *s)
 	if (tcsetattr(STDIN_FILENO, TCSANOW, &t))
 		return;
 	s->raw = true;
-	say_to_screen("\033[?1049h\033[?25l");
+	say_to_screen("\033[?1049h\033[?25l" MOUSE_ON);
 }
 
 static void leave(struct screen *s)
 {
 	if (!s->raw)
 		return;
-	say_to_screen("\033[?25h\033[?1049l");
+	say_to_screen(MOUSE_OFF "\033[?25h\033[?1049l");
 	(void)tcsetattr(STDIN_FILENO, TCSANOW, &s->was);
 	s->raw = false;
 }
@@ -147,6 +152,22 @@ static enum wish wish_of(char key)
 	}
 }
 
+/* "<BUTTON;X;YM": *ret_n, how long it is. The wheel moves in a recording, a click stops and goes on. */
+static enum wish mouse_wish(const char *at, ssize_t n, ssize_t *ret_n)
+{
+	int button = 0;
+	ssize_t i = 1;
+
+	for (; i < n && at[i] >= '0' && at[i] <= '9' && button < 1000; i++)
+		button = button * 10 + at[i] - '0';
+	while (i < n && at[i] != 'M' && at[i] != 'm')
+		i++;
+	*ret_n = i < n ? i : n - 1;
+	if (i >= n || at[i] != 'M') /* let go */
+		return NOTHING;
+	return button == 64 ? EARLIER : button == 65 ? LATER : button == 0 ? PAUSE : NOTHING;
+}
+
 /* The first key that is one; arrows are three bytes. */
 static enum wish first_wish(const char *keys, ssize_t n)
 {
@@ -154,8 +175,12 @@ static enum wish first_wish(const char *keys, ssize_t n)
 
 	for (ssize_t i = 0; i < n && w == NOTHING; i++) {
 		if (n - i >= 3 && !memcmp(keys + i, "\033[", 2)) {
+			ssize_t more = 0;
+
 			i += 2;
-			w = keys[i] == 'D' ? EARLIER : keys[i] == 'C' ? LATER : NOTHING;
+			w = keys[i] == '<' ? mouse_wish(keys + i, n - i, &more)
+			    : keys[i] == 'D' ? EARLIER : keys[i] == 'C' ? LATER : NOTHING;
+			i += more;
 		} else {
 			w = wish_of(keys[i]);
 		}
@@ -168,7 +193,7 @@ static enum wish wait_for_wish(const struct screen *s, int64_t ns)
 {
 	struct pollfd p[] = { { .fd = s->signals, .events = POLLIN },
 			      { .fd = s->raw ? STDIN_FILENO : -1, .events = POLLIN } };
-	char keys[16];
+	char keys[64];
 	ssize_t n;
 
 	if (poll(p, 2, ns < 0 ? -1 : (int)(ns / 1000000)) <= 0)
@@ -184,16 +209,19 @@ static enum wish wait_for_wish(const struct screen *s, int64_t ns)
 static int draw(struct lg_loaded *l, const struct screen *s, const char *head, struct lg_out *o,
 		struct lg_error *err)
 {
-	struct lg_top how = { .head = head, .width = s->width, .height = s->height, .colour = s->term.colour,
-			      .utf8 = s->term.utf8 };
+	struct lg_machine m;
+	struct lg_top how = { .machine = &m, .head = head, .width = s->width, .height = s->height,
+			      .colour = s->term.colour, .utf8 = s->term.utf8 };
 	struct lg_accounts a;
 	int rc = lg_judge(l, 0, (double)NAN, err) ?: lg_accounts_make(&a, l->verdict, err);
 
 	if (rc)
 		return rc;
-	lg_report_top(l->verdict, &a, &how, o);
+	rc = lg_machine_make(&m, l->verdict, &a, err);
+	if (!rc)
+		lg_report_top(l->verdict, &a, &how, o);
 	lg_accounts_done(&a);
-	return 0;
+	return rc;
 }
 
 static void time_of_day(char *ret, size_t size)
@@ -497,7 +525,7 @@ const struct lg_command lg_cmd_top = {
 	.summary = "the last seconds of a job, live: steps, ranks side by side, who stalls whom",
 	.help =
 	"Of a job that runs, of the whole machine where none is named, or of a recording, which is played.\n"
-	"Keys: space stops and goes on, left and right (h, l) move in a recording, q ends.\n\n"
+	"Keys: space or a click stops and goes on, left and right (h, l) or the wheel move in a recording, q ends.\n\n"
 	"  -p PID,...           the ranks' processes (repeatable)\n"
 	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
 	"  --last DUR           show so much (default 30s)\n"

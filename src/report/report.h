@@ -30,7 +30,9 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 void lg_report_screen(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
 /* What `laggard top` shows of the last seconds (top.c). */
 struct lg_accounts;
+struct lg_machine;
 struct lg_top {
+	const struct lg_machine *machine;
 	const char *head;       /* of what and of when */
 	unsigned width, height; /* of the screen; height 0 = no end */
 	bool colour, utf8;

@@ -17,6 +17,7 @@
 #include "base/order.h"
 #include "base/printable.h"
 #include "picture/accounts.h"
+#include "picture/machine.h"
 #include "report/report.h"
 #include "report/text.h"
 
@@ -194,6 +195,58 @@ static void ranks(struct top *t, const struct lg_verdict *v, const struct lg_acc
 	lg_free(scratch);
 }
 
+/* ---- the machine --------------------------------------------------------------------------------- */
+
+static void loader(struct top *t, const struct lg_machine *m)
+{
+	char workers[96] = "";
+
+	if (m->workers)
+		snprintf(workers, sizeof workers, "; %zu worker%s on %.2f CPUs", m->workers,
+			 m->workers == 1 ? "" : "s", m->workers_cpus);
+	if (isfinite(m->batch_wait))
+		line(t, NULL, "loader  %.1f %% of the steps' time waits for a batch%s", 100 * m->batch_wait, workers);
+}
+
+static void cpus(struct top *t, const struct lg_verdict *v, const struct lg_machine *m)
+{
+	char text[512] = "", of[32] = "", pid[LG_PID_TEXT];
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n_busiest && n < sizeof text; i++) {
+		const char *comm = lg_string(v->trace, v->trace->process.comm[m->busiest[i].prc]);
+
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s %.40s%s%s%s %.2f", i ? "," : ":", comm,
+				      *comm ? " (" : "", lg_pid_text(v->trace->process.pid[m->busiest[i].prc], pid),
+				      *comm ? ")" : "", m->busiest[i].cpus);
+	}
+	if (m->cpus > 0)
+		snprintf(of, sizeof of, " of %.0f", m->cpus);
+	if (m->cpus_busy > 0)
+		line(t, NULL, "CPUs    %.2f%s busy%s", m->cpus_busy, of, text);
+}
+
+static void devices(struct top *t, const struct lg_machine *m)
+{
+	for (size_t i = 0; i < m->n_devices; i++) {
+		const struct lg_machine_device *d = &m->device[i];
+		char text[256] = "";
+		size_t n = 0;
+
+		if (isfinite(d->busy))
+			n += (size_t)snprintf(text + n, sizeof text - n, " busy %.0f %%", 100 * d->busy);
+		if (isfinite(d->util))
+			n += (size_t)snprintf(text + n, sizeof text - n, " util %.0f %%", d->util);
+		if (isfinite(d->watts))
+			n += (size_t)snprintf(text + n, sizeof text - n, " %.0f W", d->watts);
+		if (isfinite(d->bytes))
+			snprintf(text + n, sizeof text - n, " %.2f GiB", d->bytes / (1 << 30));
+		line(t, NULL, "device %2d%s", d->index, text);
+	}
+	if (m->devices_left)
+		line(t, "2", "device    and more");
+}
+
 /* ---- who stalls whom ----------------------------------------------------------------------------- */
 
 static void stalls(struct top *t, const struct lg_verdict *v)
@@ -250,6 +303,9 @@ void lg_report_top(const struct lg_verdict *v, const struct lg_accounts *a, cons
 		line(&t, NULL, "%s", lg_steps_line(v, buf, sizeof buf));
 	strip(&t, v);
 	ranks(&t, v, a);
+	loader(&t, how->machine);
+	cpus(&t, v, how->machine);
+	devices(&t, how->machine);
 	stalls(&t, v);
 	headline(&t, lg_headline(v, buf, sizeof buf));
 	if (v->n_limits)

@@ -109,6 +109,36 @@ def test_windows_follow_each_other(laggard, made):
     assert len(re.findall("laggard top", laggard("top", "--batch", "-n", "2", "--last", "2s", "--every", "1s", trace).stdout)) == 2
 
 
+def test_loader_cpus_and_devices_have_lines(laggard, made, tmp_path):
+    trace = made("stall")
+    said = laggard("top", "--batch", "--last", "1m", trace).stdout
+    share, = re.findall(r"^loader +([\d.]+) % of the steps' time waits for a batch$", said, re.M)
+    stages = {s["stage"]: s["share"] for s in json.loads(laggard("explain", "--json", trace).stdout)["stages"]}
+    assert float(share) == pytest.approx(100 * stages["batch_wait"], abs=1)
+    busy, one, other = map(float, re.search(r"^CPUs +([\d.]+) busy: pid 900 ([\d.]+), pid 901 ([\d.]+)", said, re.M).groups())
+    assert busy == pytest.approx(one + other, abs=0.02) and one > 0.5 and "device" not in said
+    lines = ["timestamp, index, memory.used [MiB], utilization.gpu [%], power.draw [W]"]
+    lines += [f"2026/03/01 10:00:{i:02d}.000, {k}, 2048 MiB, {90 - 30 * k} %, 300.00 W" for i in range(40) for k in range(2)]
+    log = tmp_path / "smi.csv"
+    log.write_text("\n".join(lines) + "\n")
+    said = laggard("top", "--batch", "--last", "1m", log).stdout
+    assert "device  0 util 90 % 300 W 2.00 GiB" in said and "device  1 util 60 % 300 W 2.00 GiB" in said
+
+
+def test_the_mouse_moves_in_a_recording(terminal, made):
+    t = terminal("--last", "2s", "--every", "1s", made("stall"))
+    t.wait_for("\x1b[J")
+    assert "\x1b[?1000h\x1b[?1006h" in t.seen
+    t.press(b"\x1b[<0;10;5M")  # a click stops it
+    t.wait_for("paused")
+    t.press(b"\x1b[<0;10;5m\x1b[<65;10;5M")  # let go, and the wheel down: later
+    t.wait_for("1.0 to 3.0 s")
+    t.press(b"\x1b[<64;10;5M")
+    t.wait_for("0.0 to 2.0 s")
+    t.press(b"q")
+    assert t.end() == 0 and "\x1b[?1006l\x1b[?1000l" in t.seen
+
+
 @pytest.mark.parametrize("rows, columns", [(24, 80), (10, 40), (70, 250)])
 def test_a_picture_fits_the_screen(terminal, made, rows, columns):
     t = terminal("--last", "1m", made("stall"), rows=rows, columns=columns)

@@ -56,3 +56,13 @@ def test_licences_of_all_folders_are_told():
     texts = set(re.findall(r"^License: (\S+)\n ", told, re.M))
     for used in re.findall(r"^License: (.*)$", told, re.M):
         assert set(used.split(" or ")) <= texts, used
+
+
+def test_man_pages_keep_to_one_language():
+    """A page of man(7) does not know mdoc(7)'s macros: what stands in them is not shown."""
+    mdoc = re.compile(r"^\.(?:Ar|Bd|Bl|Dl|Dq|Ed|El|Ev|Fl|Fn|It|Li|Nd|Nm|Op|Pp|Pq|Sh|Sx|Va|Xr)\b", re.M)
+    pages = sorted((ROOT / "doc/man").glob("*.[1-9]"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert bool(re.search(r"^\.TH ", text, re.M)) != bool(mdoc.search(text)), page.name

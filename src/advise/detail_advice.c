@@ -43,6 +43,39 @@ static const struct {
 	const char *id, *detail;
 	struct lg_advice words;
 } advice[] = {
+	{ "mem.leak", "host",
+	  { .fix = "Look for what keeps the result of each step on the host: a list of losses or outputs (append "
+		   "loss.item(), .detach()), a cache or a dictionary without a bound (functools.lru_cache(maxsize=N)), "
+		   "hooks and closures made in the loop, metrics that are never reset. Memory that fragments in malloc "
+		   "grows as well: MALLOC_ARENA_MAX=2, or jemalloc.",
+	    .tradeoff = "A bound makes a cache miss more often; item() waits for the device: once in many steps is "
+			"enough.",
+	    .confirm = "tracemalloc.start(), and compare two snapshots some steps apart; of tensors: "
+		       "len([o for o in gc.get_objects() if torch.is_tensor(o)]) at both." } },
+	{ "mem.leak", "host_graph",
+	  { .fix = "A loss or an output is kept with its graph, and with it all that the forward pass saved: keep "
+		   "loss.item() or loss.detach(), leave retain_graph=True out, and evaluate under torch.no_grad().",
+	    .tradeoff = "item() waits for the device: once in many steps is enough.",
+	    .confirm = "Append loss.detach() for a hundred steps: the growth is gone." } },
+	{ "mem.leak", "copy_on_write",
+	  { .fix = "Keep what the workers read in arrays, not in lists and dictionaries of Python objects, whose reference "
+		   "counts are written at each look: numpy or torch arrays (of bytes and offsets, for strings), Arrow, or "
+		   "a file that is mapped; gc.freeze() before the workers start helps against the collector alone.",
+	    .tradeoff = "Items are made from arrays at each access.",
+	    .confirm = "Private_Dirty of a worker's smaps_rollup (read when the job may be late once): it stands with "
+		       "arrays." } },
+	{ "mem.leak", "workers",
+	  { .fix = "Look in the dataset, its transforms and collate_fn for what each item leaves behind: caches without a "
+		   "bound, open files, lists on self. persistent_workers=False hides it: workers are made anew each epoch.",
+	    .tradeoff = "Workers that are made anew cost their start each epoch.",
+	    .confirm = "Iterate over the loader alone for an epoch: it grows in the same way." } },
+	{ "mem.oom", "cgroup",
+	  { .fix = "Raise the limit of the cgroup (memory.max, a container's or a job's memory request), or need less: fewer "
+		   "workers and a smaller prefetch_factor, datasets mapped instead of loaded in every rank, checkpoints "
+		   "that are not gathered on one rank. Where mem.leak is told as well, that comes first: a limit only "
+		   "delays it.",
+	    .tradeoff = "Others on the host have less.",
+	    .confirm = "memory.events (v1: memory.oom_control) of the group: oom_kill stands." } },
 	{ "host.io_wait", "own_sync",
 	  { .fix = "The job waits until what it wrote itself is on the disk: write checkpoints to memory or to a "
 		   "local NVMe first and copy them from a side thread or process (torch.distributed.checkpoint."

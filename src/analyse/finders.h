@@ -12,6 +12,8 @@ int lg_find_foreign(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
 /* standing.c: where the ranks of a job sleep in which nothing moves. */
 int lg_find_standing(struct lg_case *c) LG_MUST_CHECK;
+/* host_memory.c: memory of processes that grows, and who was killed for it. */
+int lg_find_host_memory(struct lg_case *c) LG_MUST_CHECK;
 /* steal.c: how much the hypervisor took, where that is worth saying. */
 int lg_say_steal(struct lg_case *c) LG_MUST_CHECK;
 
@@ -31,6 +33,9 @@ int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 
 /* device/memory_rules.c: what snapshots of a device's memory show. */
 int lg_find_memory(struct lg_case *c) LG_MUST_CHECK;
+
+/* device/memory_stats.c: what its allocator counts; after those that know more. */
+int lg_find_memory_stats(struct lg_case *c) LG_MUST_CHECK;
 
 /* ---- what the verdict has to say although no rule judges it ---- */
 int lg_say_counters(struct lg_case *c) LG_MUST_CHECK; /* logs/unread_counters.c, by rules/counters.def */

@@ -226,6 +226,10 @@ static int parse(struct parsed *p, int argc, char **argv)
 			p->o.no_python = true;
 			continue;
 		}
+		if (!strcmp(a, "--memory")) {
+			p->o.memory = true;
+			continue;
+		}
 		if (!strcmp(a, "--redact")) {
 			p->o.redact = true;
 			continue;
@@ -423,6 +427,8 @@ const struct lg_command lg_cmd_record = {
 		"  --profile P          light, default or deep: how much detail\n"
 		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"
+		"  --memory             which lines touch memory first; of CUDA: the allocator's history, its\n"
+		"                       statistics every 10 steps, a snapshot where a request fails\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
 		"  --no-python          read no frames of Python's interpreters\n"
 		"  --redact             write no arguments, folders, environment, hosts: to be shared\n"

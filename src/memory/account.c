@@ -166,8 +166,10 @@ static int account(struct lg_memory_work *w, struct lg_memory_device *d)
 static bool is_watched(const struct lg_memory *m, const struct lg_trace *t, lg_trk k)
 {
 	static const char *const names[] = { "gpu.mem_used", "memory allocated", "memory reserved",
-					     "mem.available" };
-	bool is = false;
+					     "memory allocated peak", "memory reserved peak", "memory inactive",
+					     "mem.available", "process.rss", "process.anon", "process.private" };
+	static const char group[] = "cgroup.memory ";
+	bool is = !strncmp(lg_string(t, t->track.name[k]), group, sizeof group - 1);
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		is |= !strcmp(lg_string(t, t->track.name[k]), names[i]);

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "record/disks.h"
+#include "record/host_memory.h"
 
 #define EVERY INT64_C(1000000000)
 #define REPEAT (5 * EVERY)
@@ -47,6 +48,7 @@ struct lg_counters {
 	struct lg_builder *b;
 	struct lg_lives *lives;
 	struct lg_disks *disks;
+	struct lg_host_memory *memory;
 	int64_t last, groups_read;
 	struct cpu *cpus;
 	size_t n_cpus, cpus_cap;
@@ -99,7 +101,7 @@ int lg_counters_new(struct lg_counters **ret, struct lg_builder *b, struct lg_li
 	c->b = b;
 	c->lives = lives;
 	find_mounts(c);
-	if (lg_disks_new(&c->disks, b, err)) {
+	if (lg_disks_new(&c->disks, b, err) || lg_host_memory_new(&c->memory, b, lives, err)) {
 		lg_counters_free(c);
 		return LG_E_NOMEM;
 	}
@@ -115,6 +117,7 @@ void lg_counters_free(struct lg_counters *c)
 	lg_free(c->groups);
 	lg_free(c->cpus);
 	lg_disks_free(c->disks);
+	lg_host_memory_free(c->memory);
 	lg_proc_let_go(&c->stat);
 	lg_proc_let_go(&c->meminfo);
 	for (size_t i = 0; i < 3; i++)
@@ -323,9 +326,11 @@ void lg_counters_read(struct lg_counters *c, int64_t now)
 	read_memory(c, now);
 	read_groups(c, now);
 	lg_disks_read(c->disks, now);
+	lg_host_memory_read(c->memory, now);
 }
 
 void lg_counters_last(struct lg_counters *c, int64_t now)
 {
 	lg_disks_read(c->disks, now);
+	lg_host_memory_last(c->memory, now);
 }

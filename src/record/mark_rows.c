@@ -7,10 +7,13 @@
  * the step that the previous one opened; the first step opens with the first stage.
  */
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "record/marks.h"
 
 #define MAX_DEPTH 64
@@ -214,6 +217,51 @@ static void add_span(struct lg_mark_rows *m, lg_thr thr, const struct lg_mark_sl
 	lg_add_span(m->b, &r);
 }
 
+/*
+ * Marks that are readings of memory (hook/laggard/_memory.py): counters, those of a device below its track.
+ * The text is the number of the device.
+ */
+static bool add_reading(struct lg_mark_rows *m, const struct lg_mark_slot *s)
+{
+	static const struct {
+		const char *name, *unit;
+		bool of_device;
+	} readings[] = {
+		{ "process.private", "bytes", false },
+		{ "memory allocated", "bytes", true },
+		{ "memory allocated peak", "bytes", true },
+		{ "memory reserved", "bytes", true },
+		{ "memory reserved peak", "bytes", true },
+		{ "memory inactive", "bytes", true },
+		{ "memory inactive peak", "bytes", true },
+		{ "memory retries", "count", true },
+		{ "memory ooms", "count", true },
+	};
+	const struct lg_trace *t = lg_builder_trace(m->b);
+	lg_str name = string_of(m, (uint32_t)s->names);
+	const char *text = lg_string(t, string_of(m, (uint32_t)(s->names >> 32)));
+	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = name, .prc = m->prc, .index = -1 };
+	size_t i = 0;
+
+	while (i < LG_COUNT(readings) && strcmp(lg_string(t, name), readings[i].name) != 0)
+		i++;
+	if (i == LG_COUNT(readings) ||
+	    (readings[i].of_device && (*text < '0' || *text > '9' || strlen(text) > 2)))
+		return false;
+	track.unit = lg_intern(m->b, readings[i].unit);
+	if (readings[i].of_device) {
+		char gpu[16];
+
+		track.index = (int32_t)strtol(text, NULL, 10);
+		snprintf(gpu, sizeof gpu, "GPU %d", (int)track.index);
+		track.parent = lg_track_get(m->b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .prc = m->prc,
+									  .name = lg_intern(m->b, gpu),
+									  .index = track.index });
+	}
+	lg_add_counter(m->b, &(struct lg_counter_row){ s->ts, lg_track_get(m->b, &track), (double)s->seq });
+	return true;
+}
+
 static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
 {
 	if (!t->open && lg_builder_charge(m->b, m->pid, MAX_DEPTH * sizeof *t->open, &m->account)) {
@@ -310,6 +358,8 @@ void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
 		tell_side(m, LG_MARK_SAW_SIDE_END, t->thr, s, s->ts + dur);
 		break;
 	case LAG_MARK_MARK:
+		if (add_reading(m, s))
+			break;
 		lg_add_mark(m->b, &(struct lg_mark_row){
 					  .ts = s->ts, .thr = t->thr, .value = s->seq,
 					  .name = string_of(m, (uint32_t)s->names),

@@ -9,7 +9,7 @@
 #include "base/order.h"
 #include "record/procfs.h"
 
-#define GROUPS_EVERY INT64_C(5000000000)
+#define GROUPS_EVERY INT64_C(2000000000)
 #define UNLIMITED 1e18 /* v1 writes PAGE_COUNTER_MAX */
 
 enum { GROUPS_MAX = 16, TEXT = 64 << 10 };
@@ -135,31 +135,64 @@ static double of_machine(struct lg_memory_watch *w, double *ret_all)
 	return *ret_all > 0 ? 1 - strtod(free_ + strlen("MemAvailable:"), NULL) * 1024 / *ret_all : -1;
 }
 
-double lg_memory_watch_look(struct lg_memory_watch *w, struct lg_lives *lives, int64_t now, char *ret_of,
-			    size_t size)
+/* memory.events of version 2, memory.oom_control of 1 (Linux 4.13). */
+static double kills_of(const struct group *g)
 {
-	double all = 0, most = of_machine(w, &all);
+	char path[600], text[512], *p;
 
-	snprintf(ret_of, size, "the machine's %.1f GB of memory", all / 1e9);
-	if (w->looked == INT64_MIN || now - w->looked >= GROUPS_EVERY) {
+	snprintf(path, sizeof path, "%s/%s", g->dir, g->v2 ? "memory.events" : "memory.oom_control");
+	if (lg_proc_read(path, text, sizeof text) <= 0 || !(p = strstr(text, "\noom_kill ")))
+		return -1;
+	return strtod(p + strlen("\noom_kill "), NULL);
+}
+
+void lg_memory_watch_each(struct lg_memory_watch *w, struct lg_lives *lives, int64_t now,
+			  void (*f)(void *arg, const struct lg_memory_group *g), void *arg)
+{
+	if (lives && (w->looked == INT64_MIN || now - w->looked >= GROUPS_EVERY)) {
 		w->looked = now;
 		w->n_groups = 0; /* limits come and go, and so do groups */
 		lg_lives_each_job(lives, of_process, w);
 	}
 	for (size_t i = 0; i < w->n_groups; i++) {
 		const struct group *g = &w->group[i];
-		double limit = limit_of(g->dir, g->v2), share;
+		struct lg_memory_group of = { .name = g->dir + strlen(g->v2 ? w->v2 : w->v1),
+					      .limit = limit_of(g->dir, g->v2), .kills = kills_of(g) };
 		char path[600];
 
 		snprintf(path, sizeof path, "%s/memory.stat", g->dir);
-		if (!(limit > 0) || lg_proc_read(path, w->text, sizeof w->text) <= 0)
+		if (!(of.limit > 0) || lg_proc_read(path, w->text, sizeof w->text) <= 0)
 			continue;
-		share = lg_memory_stat_used(w->text, g->v2) / limit;
-		if (share <= most)
-			continue;
-		most = share;
-		snprintf(ret_of, size, "the %.1f GB that cgroup %.120s may have", limit / 1e9,
-			 g->dir + strlen(g->v2 ? w->v2 : w->v1));
+		of.used = lg_memory_stat_used(w->text, g->v2);
+		if (!*of.name)
+			of.name = "/";
+		f(arg, &of);
 	}
-	return most;
+}
+
+struct fullest {
+	double share;
+	char *of;
+	size_t size;
+};
+
+static void take_fuller(void *arg, const struct lg_memory_group *g)
+{
+	struct fullest *m = arg;
+
+	if (g->used / g->limit <= m->share)
+		return;
+	m->share = g->used / g->limit;
+	snprintf(m->of, m->size, "the %.1f GB that cgroup %.120s may have", g->limit / 1e9, g->name);
+}
+
+double lg_memory_watch_look(struct lg_memory_watch *w, struct lg_lives *lives, int64_t now, char *ret_of,
+			    size_t size)
+{
+	double all = 0;
+	struct fullest m = { .share = of_machine(w, &all), .of = ret_of, .size = size };
+
+	snprintf(ret_of, size, "the machine's %.1f GB of memory", all / 1e9);
+	lg_memory_watch_each(w, lives, now, take_fuller, &m);
+	return m.share;
 }

@@ -19,6 +19,15 @@ void lg_memory_watch_free(struct lg_memory_watch *w);
 double lg_memory_watch_look(struct lg_memory_watch *w, struct lg_lives *lives, int64_t now, char *ret_of,
 			    size_t size);
 
+struct lg_memory_group {
+	const char *name;    /* below the mount point; "/" = all of it */
+	double used, limit;  /* bytes, used as above */
+	double kills;        /* processes of it that the kernel killed for want of room; -1 = not told */
+};
+/* Each such group. lives NULL: the groups that were known last, also where nobody of the job is left. */
+void lg_memory_watch_each(struct lg_memory_watch *w, struct lg_lives *lives, int64_t now,
+			  void (*f)(void *arg, const struct lg_memory_group *g), void *arg);
+
 /* The sum of what counts in the text of a memory.stat, bytes. */
 double lg_memory_stat_used(const char *text, bool v2);
 

@@ -203,7 +203,7 @@ static int open_one(struct lg_perf_set *s, struct ring *r, uint32_t k)
 	if (fd < 0)
 		return -errno;
 	r->fd[k] = fd;
-	if (!k && s->program && ioctl(fd, PERF_EVENT_IOC_SET_BPF, s->program - 1))
+	if (e->attr.sample_period && s->program && ioctl(fd, PERF_EVENT_IOC_SET_BPF, s->program - 1))
 		s->program_refused = true;
 	if (!k) {
 		bool first = true;

@@ -40,7 +40,7 @@ int lg_perf_set_add(struct lg_perf_set *s, const struct perf_event_attr *attr, c
 		    const char *what, uint32_t *ret_event, struct lg_error *err) LG_MUST_CHECK;
 int lg_perf_set_enable(struct lg_perf_set *s, struct lg_error *err) LG_MUST_CHECK;
 void lg_perf_set_disable(struct lg_perf_set *s);
-/* A BPF program that runs at each overflow of the first event; to be set before that one is added. */
+/* A BPF program that runs at each overflow of events that sample; to be set before they are added. */
 void lg_perf_set_program(struct lg_perf_set *s, int prog_fd);
 bool lg_perf_set_program_refused(const struct lg_perf_set *s);
 /* File descriptors to poll: the i-th CPU's, -1 at the end. */

@@ -4,7 +4,8 @@
  *
  * Two events a CPU: cpu-clock at freq_hz with call chains (no PMU needed, works in any VM), and
  * a dummy that carries fork, exit, comm, mmap2 and ksymbol records, so that they arrive even
- * while sampling is throttled. In tier `own` the same for the recorded command alone, and the dummy
+ * while sampling is throttled. With --memory a third: every 64th minor page fault, which tells what touched
+ * memory first. In tier `own` the same for the recorded command alone, and the dummy
  * tells its context switches too: PERF_RECORD_SWITCH needs no privilege for processes of one's own,
  * and gives running, preempted and blocked exactly, though not who woke whom.
  *
@@ -23,14 +24,15 @@
 
 #define RING_DEFAULT ((size_t)512 << 10)
 #define RINGS_MAX ((size_t)64 << 20) /* of all CPUs together */
+#define FAULTS_A_SAMPLE 64 /* 256 KiB of small pages */
 #define DYING_NS 1000000000 /* a thread may be sampled after its exit record, on its way out */
 
 struct source {
 	struct lg_perf_intake in;
 	struct lg_sched_feed *sched; /* tier own; else NULL */
-	uint32_t ev_sample, ev_side;
+	uint32_t ev_sample, ev_side, ev_fault; /* ev_fault: UINT32_MAX = none */
 	bool kernel; /* kernel frames are allowed */
-	lg_str s_event;
+	lg_str s_event, s_fault;
 	pid_t self;
 	struct lg_map thr_of_tid;
 	uint64_t n_samples, n_self, self_ns;
@@ -53,6 +55,20 @@ static struct perf_event_attr sample_attr(unsigned freq_hz, bool own, bool kerne
 	};
 }
 
+static struct perf_event_attr fault_attr(bool kernel)
+{
+	return (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_PAGE_FAULTS_MIN,
+		.sample_period = FAULTS_A_SAMPLE,
+		/* With PERF_SAMPLE_PERIOD each is a sample (kernel/events/core.c, perf_swevent_event()). */
+		.sample_type = PERF_SAMPLE_CALLCHAIN,
+		.exclude_kernel = !kernel,
+		.exclude_callchain_kernel = 1,
+		.exclude_hv = 1,
+	};
+}
+
 static struct perf_event_attr side_attr(bool kernel, bool own)
 {
 	return (struct perf_event_attr){
@@ -70,7 +86,7 @@ static struct perf_event_attr side_attr(bool kernel, bool own)
 }
 
 static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pid_t pid, int sampler,
-		       struct lg_error *err)
+		       bool faults, struct lg_error *err)
 {
 	struct perf_event_attr attr;
 	int rc = lg_perf_set_new(&p->in.set, ring_bytes, pid, err);
@@ -80,6 +96,7 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 	if (sampler >= 0)
 		lg_perf_set_program(p->in.set, sampler);
 	p->kernel = true;
+	p->ev_fault = UINT32_MAX;
 	attr = sample_attr(freq_hz, pid > 0, true);
 	rc = lg_perf_set_add(p->in.set, &attr, NULL, pid > 0 ? "task-clock" : "cpu-clock",
 			     &p->ev_sample, err);
@@ -96,13 +113,17 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 		attr.ksymbol = 0;
 		rc = lg_perf_set_add(p->in.set, &attr, NULL, "dummy", &p->ev_side, err);
 	}
+	if (!rc && faults) {
+		attr = fault_attr(p->kernel);
+		rc = lg_perf_set_add(p->in.set, &attr, NULL, "page-faults", &p->ev_fault, err);
+	}
 	return rc;
 }
 
 static int probe(struct lg_probe *ret, struct lg_error *err)
 {
 	struct source p = { 0 };
-	int rc = open_events(&p, (size_t)64 << 10, 99, -1, -1, err);
+	int rc = open_events(&p, (size_t)64 << 10, 99, -1, -1, false, err);
 
 	if (!rc)
 		rc = lg_perf_set_enable(p.in.set, err);
@@ -161,13 +182,15 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 				     "without privileges only a command given after -- is sampled");
 	}
 	if (!rc)
-		rc = open_events(p, ring_size(o), o->freq_hz, pid, lg_session_sampler(s), err);
+		rc = open_events(p, ring_size(o), o->freq_hz, pid, lg_session_sampler(s), o->memory,
+				 err);
 	/* Of a process that runs already only the thread asked for would be told. */
 	if (!rc && pid > 0 && lg_session_child(s)) {
 		struct lg_sched_options so = { .start = lg_monotonic_ns() };
 
 		rc = lg_sched_feed_new(&p->sched, p->in.b, &so, err);
 	}
+	p->s_fault = lg_intern(p->in.b, "page-faults");
 	p->s_event = lg_intern(p->in.b, pid > 0 ? "task-clock" : "cpu-clock");
 	if (!rc)
 		rc = lg_perf_set_enable(p->in.set, err);
@@ -217,15 +240,22 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 {
 	struct lg_sample_row row = { .ts = head->ts, .cpu = head->cpu, .event = p->s_event };
 	uint64_t python[LG_SESSION_PYTHON];
+	bool fault = head->event == p->ev_fault;
+	size_t at = fault ? 0 : sizeof row.weight; /* of the chain: only the clock's have a period */
 	struct lg_perf_chain c;
 
-	if (head->event != p->ev_sample || head->n_body < 8 ||
-	    !lg_perf_chain(head->body + 8, head->n_body - 8, &c)) {
+	if (fault && !lg_session_is_job(p->in.s, head->pid))
+		return;
+	if ((head->event != p->ev_sample && !fault) || head->n_body < at ||
+	    !lg_perf_chain(head->body + at, head->n_body - at, &c)) {
 		p->in.not_understood++;
 		return;
 	}
-	memcpy(&row.weight, head->body, 8);
-	p->n_samples++;
+	if (fault)
+		row.weight = FAULTS_A_SAMPLE;
+	else
+		memcpy(&row.weight, head->body, sizeof row.weight);
+	p->n_samples += !fault;
 	if (head->pid == p->self) {
 		p->n_self++;
 		p->self_ns += row.weight;
@@ -233,8 +263,8 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	}
 	if (head->pid < 0 || head->tid < 0)
 		return; /* reaped while on its last instructions: its ids are gone */
-	p->n_user += c.n_user > 0;
-	p->n_short += c.n_user == 1;
+	p->n_user += c.n_user > 0 && !fault;
+	p->n_short += c.n_user == 1 && !fault;
 	row.thr = thread_of(p, head->pid, head->tid, head->ts);
 	row.stack = lg_session_stack(p->in.s, &(struct lg_addresses){
 		.pid = head->pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user,
@@ -242,6 +272,10 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 		.n_python = lg_session_take_python(p->in.s, head->tid, head->ts, python) });
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
 		row.flags |= LG_SAMPLE_KERNEL;
+	if (fault) {
+		row.event = p->s_fault;
+		row.flags |= LG_SAMPLE_TRACEPOINT; /* no clock of the CPU took it */
+	}
 	lg_add_sample(p->in.b, &row);
 }
 

@@ -540,11 +540,25 @@ static int block_signals(struct lg_session *s, struct lg_error *err)
 
 /* cmd's environment: the hook's, or laggard's own as it is; with the hook comes a token by which
  * descendants are known that no fork event tied to the job. */
+/* Beside the recording: run.lag, run-rank0-4711-oom-1.pickle. */
+static void name_snapshots(struct lg_session *s)
+{
+	const char *out = s->opt->out, *end = strrchr(out, '.');
+	size_t n = end && !strcmp(end, ".lag") ? (size_t)(end - out) : strlen(out);
+	char here[PATH_MAX] = "";
+
+	if (!s->opt->memory || !s->hook || (*out != '/' && !getcwd(here, sizeof here)))
+		return;
+	if (snprintf(s->snapshots, sizeof s->snapshots, "LAGGARD_MEMORY=%s%s%.*s", here, *here ? "/" : "", (int)n, out) >=
+	    (int)sizeof s->snapshots)
+		s->snapshots[0] = 0;
+}
+
 static int prepare_env(struct lg_session *s, struct lg_error *err)
 {
 	char **env = s->opt->env;
 	uint64_t random[2];
-	size_t n = 0;
+	size_t n = 0, k = 0;
 
 	if (!s->opt->hook)
 		return 0;
@@ -562,16 +576,19 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 #endif
 	while (env && env[n])
 		n++;
-	s->env = lg_calloc(n + 2, sizeof *s->env);
+	name_snapshots(s);
+	s->env = lg_calloc(n + 3, sizeof *s->env);
 	if (!s->env)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	/* Not to be guessed: with it any process could make itself part of the job. */
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		return lg_fail_errno(err, errno, "getrandom");
 	snprintf(s->token, sizeof s->token, "LAGGARD_SESSION=%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-	s->env[0] = s->token;
-	for (size_t i = 0, k = 1; i < n; i++)
-		if (strncmp(env[i], "LAGGARD_SESSION=", 16))
+	s->env[k++] = s->token;
+	if (*s->snapshots)
+		s->env[k++] = s->snapshots;
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(env[i], "LAGGARD_SESSION=", 16) && strncmp(env[i], "LAGGARD_MEMORY=", 15))
 			s->env[k++] = env[i];
 	return 0;
 }

@@ -48,6 +48,7 @@ struct lg_record_options {
 	size_t ring_bytes;    /* per CPU; 0 = default */
 	bool redact;          /* what tells of its owner goes from what is written (store/redact.h) */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
+	bool memory;          /* sample page faults; the hook tells of the allocator and writes snapshots */
 	bool no_python;       /* read no frames of Python's interpreters */
 	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */

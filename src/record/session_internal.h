@@ -40,6 +40,7 @@ struct lg_session {
 	struct lg_devices *devices;
 	struct lg_hook *hook;
 	char **env, token[64];
+	char snapshots[PATH_MAX + 32]; /* "LAGGARD_MEMORY=...", of the names of the hook's snapshots; "" = none */
 	struct lg_writer *writer;
 	struct lg_ring *ring;
 	struct running run[LG_QUEUE_SOURCES];

@@ -9,7 +9,7 @@
 #include "report/report.h"
 #include "report/text.h"
 
-enum { FRAME_TEXT = 512, FRAMES_OF_LINE = 4 };
+enum { FRAME_TEXT = 512, FRAMES_OF_LINE = 4, SERIES_OF_ONE = 3 };
 
 static void word(struct lg_json *j, const char *key, const char *s)
 {
@@ -199,13 +199,21 @@ static void device_text(const struct lg_verdict *v, const struct lg_memory_devic
 		stacks_text(v, "held at the peak", &d->peak, n, o);
 }
 
-/* "GPU 3: gpu.mem_used" */
+/* "GPU 3: gpu.mem_used", "rank 0 (pid 4711, python3): process.anon" */
 static const char *series_name(const struct lg_trace *t, lg_trk k, char *buf, size_t size)
 {
 	lg_trk parent = t->track.parent[k];
+	lg_prc p = t->track.prc[k];
+	char rank[32] = "", whose[FRAME_TEXT / 2] = "";
 
-	snprintf(buf, size, "%s%s%s", parent ? lg_string(t, t->track.name[parent]) : "",
-		 parent ? ": " : "", lg_string(t, t->track.name[k]));
+	if (t->process.rank[p] >= 0)
+		snprintf(rank, sizeof rank, "rank %d ", t->process.rank[p]);
+	if (parent)
+		snprintf(whose, sizeof whose, "%s: ", lg_string(t, t->track.name[parent]));
+	else if (p && t->process.pid[p] >= 0)
+		snprintf(whose, sizeof whose, "%s(pid %d, %s): ", rank, t->process.pid[p],
+			 lg_string(t, t->process.comm[p]));
+	snprintf(buf, size, "%s%s", whose, lg_string(t, t->track.name[k]));
 	return buf;
 }
 
@@ -230,15 +238,21 @@ static void all_text(const struct lg_verdict *v, size_t n, struct lg_out *o)
 	for (size_t i = 0; i < v->n_findings; i++)
 		told |= !strncmp(v->findings[i].id, "mem.", 4);
 	if (!told)
-		lg_out_puts(o, "This input tells nothing of the memory of a device.\n");
+		lg_out_puts(o, "This input tells nothing of the memory of a device or of a process.\n");
 	for (size_t i = 0; m && i < m->n_devices; i++) {
 		if (i)
 			lg_out_puts(o, "\n");
 		device_text(v, &m->device[i], n, o);
 	}
-	for (size_t i = 0; m && i < m->n_series; i++)
-		if (m->series[i].n)
-			series_text(v, &m->series[i], o);
+	for (size_t i = 0, shown = 0; m && i < m->n_series; i++) {
+		if (!m->series[i].n)
+			continue;
+		if (n && shown++ == SERIES_OF_ONE * n) {
+			lg_out_puts(o, "and more series (--top 0 lists all)\n");
+			break;
+		}
+		series_text(v, &m->series[i], o);
+	}
 }
 
 static void series_json(const struct lg_verdict *v, const struct lg_memory_series *s, struct lg_json *j)

@@ -149,7 +149,7 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		{ "x.py:3: UserWarning: Memory efficient kernel not used because: (Triggered internally at sdp_utils.h)\n",
 		  "gpu.math_attention", "low", NULL },
 		{ SUMMARY("0", "3"), "gpu.allocator_sync", "low", NULL },
-		{ SUMMARY("2", "0"), NULL, NULL, "requests for device memory that failed" },
+		{ SUMMARY("2", "0"), "mem.oom", "low", NULL },
 		{ "x.py:3: UserWarning: cumsum_cuda_kernel does not have a deterministic implementation, but you set\n", NULL,
 		  NULL, "without a deterministic implementation (1 line)" },
 		{ "2025-10-03 18:37:01,832 - root - WARNING - 5 CUDA memory allocation retries.\n", "gpu.allocator_sync", "low",

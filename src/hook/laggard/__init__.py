@@ -11,10 +11,11 @@ A stage or step marked by hand replaces the automatic marks of the same kind fro
 """
 import os as _os
 
-__all__ = ["stage", "step", "mark", "recording"]
+__all__ = ["stage", "step", "mark", "recording", "memory_snapshot"]
 
 by_hand = set()  # stages, and "step", that the program marks itself
 _steps = 0
+_readings = None  # the module _memory, once torch is patched
 _recording = bool(_os.environ.get("LAGGARD_MARKS"))
 
 
@@ -67,6 +68,15 @@ def step():
         by_hand.add("step")
         _steps += 1
         ring.step(_steps, ring.STEP | ring.F_HAND)
+        if _readings is not None:
+            _readings.step()
+
+
+def memory_snapshot():
+    """Write a snapshot of the device's memory now; its path. None without `record --memory`, or without a device."""
+    if not _recording or _readings is None:
+        return None
+    return _readings.snapshot("asked")
 
 
 def mark(name, value=0, text=""):

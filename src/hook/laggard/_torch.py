@@ -21,7 +21,7 @@ import types
 import weakref
 
 import laggard
-from laggard import _dist, _facts, _ring
+from laggard import _dist, _facts, _memory, _ring
 from laggard._ring import (
     BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, S_BACKWARD,
     S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end, intern, mark, span)
@@ -136,6 +136,7 @@ def trains():
     _trains = True
     _ring.set_role(ROLE_TRAINS)
     _facts.training()
+    _memory.start(_facts._torch)
 
 
 # --- forward ---------------------------------------------------------------------------------
@@ -289,6 +290,7 @@ def _boundary(opt):
     if _first_opt is not None and _first_opt() is opt and "step" not in _by_hand:
         _steps += 1
         _ring.step(_steps)
+        _memory.step()
 
 
 def _patch_optimizer(torch):
@@ -420,6 +422,7 @@ def _fetch_wrapper(original, nid):
             return original(self, *args, **kwargs)
         finally:
             end(token)
+            _memory.worker()
     return fetch
 
 
@@ -569,8 +572,9 @@ def patch(torch):
     _patch_side(torch)
     _patch_compile(torch)
     _facts.patch_modes(torch)
+    laggard._readings = _memory
     _dist.patch(torch)
-    skip_frames(laggard, _ring, _facts, _dist, sys.modules[__name__])
+    skip_frames(laggard, _ring, _facts, _dist, _memory, sys.modules[__name__])
     _gc_names = tuple(intern("gc.gen%d" % g) for g in range(3))
     gc.callbacks.append(_gc)
     _ring._forked.append(_after_fork)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log_messages.c - known sentences, memory_summary() and the step lines of training frameworks. */
+/* log_messages.c - known sentences and the step lines of training frameworks. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -229,53 +229,6 @@ static int checkpoint(struct lg_torchlog *l, const struct lg_log_line *line)
 	lg_torchlog_mark(l, line, "log.checkpoint", 0, NULL);
 	loss = strcasestr(m, "loss");
 	return !strstr(m, "%|") && (!loss || word < loss);
-}
-
-/* |  Allocated memory      |   2048 KiB |   4096 KiB | ... |   of torch.cuda.memory_summary() */
-static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
-{
-	static const char *const rows[] = { "Allocated memory", "GPU reserved memory", "Non-releasable memory" };
-	const char *m = line->msg;
-	size_t n = strlen(l->summary);
-
-	if (*m != '|')
-		return 0;
-	if (strstr(m, "memory summary, device ID ")) {
-		l->summary_device = (int)int_after(m, "device ID ", 0);
-		l->summary[0] = 0;
-		return 1;
-	}
-	if (l->summary_device < 0)
-		return 0;
-	if (strstr(m, "CUDA OOMs: ")) {
-		if (int_after(m, "CUDA OOMs: ", 0) > 0)
-			lg_torchlog_mark(l, line, "log.alloc_ooms", int_after(m, "CUDA OOMs: ", 0), NULL);
-		if (int_after(m, "cudaMalloc retries: ", 0) > 0)
-			lg_torchlog_mark(l, line, "log.alloc_retries", int_after(m, "cudaMalloc retries: ", 0), NULL);
-		snprintf(l->summary, sizeof l->summary, "OOMs %lld, cudaMalloc retries %lld",
-			 (long long)int_after(m, "CUDA OOMs: ", 0),
-			 (long long)int_after(m, "cudaMalloc retries: ", 0));
-		return 1;
-	}
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		char now[24], peak[24];
-		const char *p = strstr(m, rows[i]), *bar = p ? strchr(p, '|') : NULL;
-
-		if (!bar || sscanf(bar, "| %23[^|]| %23[^|]|", now, peak) != 2)
-			continue;
-		for (size_t k = strlen(now); k && now[k - 1] == ' '; k--)
-			now[k - 1] = 0;
-		for (size_t k = strlen(peak); k && peak[k - 1] == ' '; k--)
-			peak[k - 1] = 0;
-		snprintf(l->summary + n, sizeof l->summary - n, "%s%s %s (peak %s)", n ? ", " : "", rows[i], now,
-			 peak);
-		if (i == 2) { /* the last one that is wanted */
-			lg_torchlog_mark(l, line, "log.memory_summary", l->summary_device, l->summary);
-			l->summary_device = -1;
-		}
-		return 1;
-	}
-	return 0; /* another row, or a line of another program's */
 }
 
 void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
@@ -574,6 +527,6 @@ static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
 
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	return user_step(l, line) || memory_summary(l, line) || lg_torchlog_sentence(l, line, false) ||
+	return user_step(l, line) || lg_torchlog_memory(l, line) || lg_torchlog_sentence(l, line, false) ||
 	       lg_torchlog_end_of_process(l, line) || checkpoint(l, line) || step_line(l, line);
 }

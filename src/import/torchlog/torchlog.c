@@ -612,6 +612,8 @@ static int sniff(const uint8_t *head, size_t n)
 	p += strspn(p, " \t\r\n");
 	if (!strncmp(p, "laggard-baseline\t", 17)) /* ours, no log */
 		return 0;
+	if (lg_head_has(text, n, "allocated_bytes.all.") || lg_head_has(text, n, "memory summary, device ID "))
+		return 60; /* also a JSON file of memory_stats() alone */
 	if (!printable || (*p == '{' && p[1] != '\'') || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) ||
 	    (*p == '<' && !names_no_file(p)))
 		return 0;

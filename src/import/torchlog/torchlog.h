@@ -26,7 +26,8 @@
  *   log.process_died         -; line            by a shell, a scheduler, Python or C++
  *   log.xid                  its number; line   an error of a device, by its driver
  *   log.oom                  bytes asked for; line
- *   log.alloc_ooms .alloc_retries  their number; line  as memory_summary() counts them, if any
+ *   log.alloc_ooms           their number; line  that a trainer counted
+ *   log.alloc_retries        their number; line  the same, and as memory_summary() counts them, if any
  *   log.sdpa_fallback        -; line            why an attention kernel is not used
  *   log.memory_summary       device; allocated and reserved, now and peak, OOMs, retries
  *   log.anomaly              -; autograd's anomaly mode is on, and where it said so
@@ -43,6 +44,9 @@
  * index -1. Of progress bars, index 1, 2, ... each: log.step_ms of those that name a training loop
  * (log_bars.c), log.bar_ms of those that do not say what they count, log.aside_ms of evaluation and other
  * work (all ms). Bars that load, download or capture are no steps at all.
+ * Of memory_summary() and memory_stats(), below a track "GPU N" of their process, or "GPU" (index -1) where
+ * the device is not told: memory allocated, reserved, inactive (in segments that are split: not to be given
+ * back), each now and with " peak" (bytes); memory retries, memory ooms.
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
  * are finer than most of them; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
@@ -198,6 +202,8 @@ struct lg_log_open *lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_
 				     const char *text);
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
+/* log_memory.c: a row of memory_summary(), or what memory_stats() returns. 1 = known. */
+int lg_torchlog_memory(struct lg_torchlog *l, const struct lg_log_line *line);
 /* The same of a sentence alone; of_distributed: in a traceback through torch.distributed. */
 int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
 /* log_failures.c: do n characters end as most names of Python's errors, "KeyError", "SomeException"? */

@@ -166,6 +166,71 @@ static bool conv_autotune_off(struct look *k)
 	return true;
 }
 
+static bool on_cuda(const struct look *k)
+{
+	return is_fact(fact(k, "model", k->model, "device"), "cuda");
+}
+
+/* Both are on unless somebody switches them off; cuDNN's came with torch 2.5. */
+static bool attention_unfused(struct look *k)
+{
+	const char *cudnn = lg_fact_of(k->c, k->r->prc, "sdpa.cudnn");
+
+	k->title = "fused attention is switched off: scaled_dot_product_attention runs as separate products and a softmax";
+	k->evidence = "torch.backends.cuda.enable_flash_sdp(False), enable_mem_efficient_sdp(False), or sdpa_kernel(MATH)";
+	return on_cuda(k) && is_fact(lg_fact_of(k->c, k->r->prc, "sdpa.flash"), "0") &&
+	       is_fact(lg_fact_of(k->c, k->r->prc, "sdpa.mem_efficient"), "0") && (!cudnn || is_fact(cudnn, "0"));
+}
+
+/* foreach=None, the default, takes many at a time on a device. */
+static bool optimizer_one_by_one(struct look *k)
+{
+	const char *tensors = fact(k, "model", k->model, "tensors");
+	long n = tensors ? strtol(tensors, NULL, 10) : 0;
+
+	k->title = lg_text(k->c, LG_SAYS_GPU_UNFUSED_OPTIMIZER_FLAG, n);
+	return on_cuda(k) && n >= LG_N_GPU_UNFUSED_OPTIMIZER_TENSORS &&
+	       is_fact(lg_fact_of(k->c, k->r->prc, "optimizer.foreach"), "False") &&
+	       !is_fact(lg_fact_of(k->c, k->r->prc, "optimizer.fused"), "True");
+}
+
+/* The default since torch 1.12. */
+static bool tf32_off(struct look *k)
+{
+	const char *list = fact(k, "model", k->model, "parameters");
+	const char *capability = lg_fact_of(k->c, k->r->prc, "device.capability");
+	double all = 0, full = list ? elements(list, "float32", &all) : 0;
+
+	k->title = "float32 products run without tensor cores: TF32 is off, and so is autocast";
+	k->evidence = lg_text(k->c, LG_SAYS_GPU_NO_TENSOR_CORE_FLAG, capability ?: "");
+	return on_cuda(k) && capability && strtod(capability, NULL) >= 8 && full > all / 2 &&
+	       is_fact(lg_fact_of(k->c, k->r->prc, "torch.matmul_precision"), "highest") &&
+	       !(lg_fact_share(k->c, k->r->prc, "torch.autocast", k->j.from, k->j.to) > 0);
+}
+
+static bool cudagraphs_skipped(struct look *k)
+{
+	const char *n = lg_fact_of(k->c, k->r->prc, "compile.cudagraph_skips");
+
+	k->title = "torch.compile gives CUDA graphs up: every kernel is launched by itself";
+	k->evidence = lg_text(k->c, LG_SAYS_GPU_LAUNCH_BOUND_SKIPS, n ?: "0");
+	return n && strtol(n, NULL, 10) > 0;
+}
+
+static bool pageable_batches(struct look *k)
+{
+	int64_t copies = 0;
+
+	for (size_t i = 0; i < k->r->n_segs; i++)
+		if (k->r->segs[i].stage == LG_STAGE_H2D && k->r->segs[i].ts >= k->j.from &&
+		    k->r->segs[i].end <= k->j.to)
+			copies += k->r->segs[i].end - k->r->segs[i].ts;
+	k->title = lg_text(k->c, LG_SAYS_DATA_PAGEABLE_COPY_FLAG, lg_percent(copies, k->j.to - k->j.from));
+	k->evidence = "DataLoader(pin_memory=False): a copy from memory that is not pinned makes the host wait";
+	return on_cuda(k) && is_fact(lg_fact_of(k->c, k->r->prc, "loader.pin_memory"), "False") &&
+	       (double)copies > LG_N_DATA_PAGEABLE_COPY_OF_STEP * (double)(k->j.to - k->j.from);
+}
+
 /* torch warns of the same at the loader's construction (torch/utils/data/dataloader.py,
  * _check_worker_number_rationality); ranks of one machine that share its CPUs are not in that. */
 static bool workers_oversubscribed(struct look *k)
@@ -197,6 +262,11 @@ static const struct {
 	FLAG(ddp, LG_R_COMMS_DDP_FLAGS, 0.8, "find_unused_parameters", GRAD_SYNC, false, true),
 	FLAG(fsdp, LG_R_COMMS_FSDP_FLAGS, 0.8, "backward_prefetch", BACKWARD, false, false),
 	FLAG(conv_autotune_off, LG_R_GPU_CONV_AUTOTUNE, 0.7, "off", FORWARD, true, true),
+	FLAG(attention_unfused, LG_R_GPU_MATH_ATTENTION, 0.85, "disabled", FORWARD, false, false),
+	FLAG(optimizer_one_by_one, LG_R_GPU_UNFUSED_OPTIMIZER, 0.85, "foreach_off", OPTIMIZER, false, false),
+	FLAG(tf32_off, LG_R_GPU_NO_TENSOR_CORE, 0.8, "tf32_off", FORWARD, false, true),
+	FLAG(cudagraphs_skipped, LG_R_GPU_LAUNCH_BOUND, 0.85, "cudagraphs_skipped", FORWARD, false, true),
+	FLAG(pageable_batches, LG_R_DATA_PAGEABLE_COPY, 0.8, "pin_memory", H2D, true, true),
 	FLAG(workers_oversubscribed, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9, NULL, BATCH_WAIT, false, false),
 };
 enum { FLAGS = sizeof flags / sizeof *flags };

@@ -120,6 +120,9 @@ def loader(dl):
 
 
 def ddp(number, module):
+    hook = getattr(module, "_comm_hooks", None)
+    if hook:
+        meta("ddp.%d.comm_hook" % number, getattr(hook[0][0], "__qualname__", "callable"))
     for key in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view",
                 "broadcast_buffers"):
         value = getattr(module, key, None)
@@ -144,10 +147,11 @@ def root(module):
         return
     _roots[id(module)] = True
     number = len(_roots) - 1
-    dtypes, convs = {}, 0
+    dtypes, convs, tensors = {}, 0, 0
     try:
         for p in module.parameters():
             if p.requires_grad:
+                tensors += 1
                 key = str(p.dtype).replace("torch.", "")
                 dtypes[key] = dtypes.get(key, 0) + p.numel()
         for m in module.modules():
@@ -155,8 +159,12 @@ def root(module):
         if not dtypes:
             return
         meta("model.%d.parameters" % number, ",".join("%s=%d" % i for i in sorted(dtypes.items())))
+        meta("model.%d.tensors" % number, tensors)
         meta("model.%d.convolutions" % number, convs)
-        meta("model.%d.device" % number, next(module.parameters()).device.type)
+        device = next(module.parameters()).device
+        meta("model.%d.device" % number, device.type)
+        if device.type == "cuda":
+            meta("device.capability", "%d.%d" % _torch.cuda.get_device_capability(device))
         if "FullyShardedDataParallel" in (c.__name__ for c in type(module).__mro__):
             fsdp(number, module)
     except Exception:
@@ -245,6 +253,13 @@ def _shape(a):
     return tuple(shape) if shape is not None else None
 
 
+# Facts that the C++ side answers in a few ns each.
+_FLAGS = (("torch.matmul_precision", "_get_float32_matmul_precision"), ("cudnn.allow_tf32", "_get_cudnn_allow_tf32"),
+          ("cudnn.deterministic", "_get_cudnn_deterministic"), ("sdpa.flash", "_get_flash_sdp_enabled"),
+          ("sdpa.mem_efficient", "_get_mem_efficient_sdp_enabled"), ("sdpa.math", "_get_math_sdp_enabled"),
+          ("sdpa.cudnn", "_get_cudnn_sdp_enabled"))
+
+
 def during_forward(n, module, args):
     """At the start of a root forward, every tenth time at most (n counts them): a few C calls, all without effect."""
     try:
@@ -263,6 +278,11 @@ def during_forward(n, module, args):
         meta("torch.autocast", int(t.is_autocast_enabled()))
         meta("torch.autocast_cpu", int(t.is_autocast_cpu_enabled()))
         meta("cudnn.benchmark", int(t._C._get_cudnn_benchmark()))
+        for key, name in _FLAGS:
+            read = getattr(t._C, name, None)  # not in every version
+            if read is not None:
+                value = read()
+                meta(key, value if isinstance(value, str) else int(value))
         root(module)
         if len(_shapes) < 64:
             _shapes.add((id(module), tuple(_shape(a) for a in args[:8])))
@@ -289,6 +309,9 @@ def dynamo(final):
         for group in ("frames", "stats"):
             for key, value in list(counters.get(group, {}).items()):
                 seen["dynamo.%s.%s" % (group, key)] = int(value)
+        skips = counters.get("inductor", {}).get("cudagraph_skips", 0)
+        if skips:
+            meta("compile.cudagraph_skips", skips)
         breaks = counters.get("graph_break", {})
         seen["dynamo.graph_breaks"] = sum(breaks.values())
         failures = getattr(utils, "guard_failures", {})

@@ -6,9 +6,11 @@ import os
 import pathlib
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -297,6 +299,33 @@ def test_the_hook_asks_nothing_unasked_or_before_there_is_a_device(tmp_path, tor
     said, ring = stand_in(tmp_path, torch_python, *words, memory=memory)
     assert said.startswith("[('asked', None)] 0" if not memory else "[('asked'")
     assert not ring.marks("memory reserved") and "history" not in said
+
+
+def test_the_hook_writes_a_snapshot_that_the_trigger_asks_for(laggard_path, laggard, tmp_path, torch_python):
+    script, ready = tmp_path / "stand_in.py", tmp_path / "ready"
+    script.write_text(STAND_IN.replace("range(400)", "range(20000)").replace(
+        "if step == 320:", f"open({str(ready)!r}, 'w').close() if step == 50 else None\n    time.sleep(0.002)\n    if False:"
+    ).replace("import os, sys", "import os, time, sys"))
+    recorder = subprocess.Popen([laggard_path, "record", "--memory", "--for", "60s", "-o", tmp_path / "run.lag", "--",
+                                 torch_python, script], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        wait_for(ready.exists)
+        done = laggard("trigger", recorder.pid)
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: list(tmp_path.glob("run-*-asked-*.pickle")))
+    finally:
+        recorder.send_signal(signal.SIGINT)
+        for child in pathlib.Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGTERM)
+        said = recorder.communicate(timeout=60)[1]
+    assert "asked the job's processes for snapshots" in said, said
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
 
 
 # ---- what jobs print ------------------------------------------------------------------------------------

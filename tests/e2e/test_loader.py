@@ -99,3 +99,29 @@ def test_workers_that_wait_for_the_disk(found, tmp_path):
 def test_a_loader_that_keeps_up(found):
     late = [f for f in found("none") if f["severity"] in ("medium", "high")]
     assert not late, [(f["title"], f["lost_share"], f["excess_share"], f["evidence"]) for f in late]
+
+
+# What a program with a device tells of itself, by hand: here is none.
+PINNED = """
+import sys, time
+import laggard
+from laggard import _ring
+for i in range(150):
+    with laggard.stage("forward"):
+        time.sleep(0.01)
+    with laggard.stage("h2d"):
+        time.sleep(0.002)
+    laggard.step()
+    if not i:
+        for key, value in (("model.0.parameters", "float32=10"), ("model.0.device", "cuda"), ("loader.pin_memory", sys.argv[1])):
+            _ring.meta(key, value)
+"""
+
+
+@pytest.mark.parametrize("pinned", (False, True))
+def test_batches_that_are_not_pinned_and_copied(laggard, torch_python, can_record, tmp_path, pinned):
+    done = laggard("record", "-o", tmp_path / "run.lag", "--", torch_python, "-c", PINNED, str(pinned))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(laggard("explain", tmp_path / "run.lag", "--json").stdout)["findings"]
+    told = [f for f in found if f["id"] == "data.pageable_copy"]
+    assert [(f["detail"], f["severity"]) for f in told] == ([] if pinned else [("pin_memory", "low")])

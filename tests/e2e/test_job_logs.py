@@ -672,3 +672,28 @@ def test_compilations_that_fail(laggard, tmp_path):
         "Traceback (most recent call last):", "    raise RecompileLimitExceeded(f\"{limit_type} reached\")",
         "torch._dynamo.exc.RecompileLimitExceeded: cache_size_limit reached"])
     assert found["id"] == "compile.recompile_limit" and "fullgraph=True" in found["title"]
+
+
+LOST = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4123{}"
+
+
+def raised(rank, frames, error):
+    return [f"[rank{rank}]: {line}" for line in ["Traceback (most recent call last):", *(
+        f'  File "{path}", line {n}, in main' for path, n in frames), error]]
+
+
+@pytest.mark.parametrize("error, doing", [
+    ("IndexError: index 50257 is out of bounds", None),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 47.53 GiB of "
+     "which 1.09 GiB is free. Of the allocated memory 40.00 GiB is allocated by PyTorch, and 5.00 GiB is reserved by "
+     "PyTorch but unallocated.", "/app/model.py:17")])
+def test_one_ranks_exception_among_lost_peers(explain, error, doing):
+    torch = ("/usr/lib/python3/dist-packages/torch/_tensor.py", 487)
+    (found,) = explain(["[rank0]: step 10 loss 2.3", *raised(0, [("/app/train.py", 44), torch], LOST.format(1)),
+                        *raised(1, [("/app/train.py", 42), ("/app/model.py", 17)], error),
+                        *raised(2, [("/app/train.py", 50)], LOST.format(2))])
+    assert found["id"] == ("mem.oom" if doing else "job.failed") and found["culprit"]["rank"] == 1
+    assert found["culprit"]["function"] == doing if doing else "(/app/model.py:17)" in found["title"]
+    said = [e["text"] for e in found["evidence"]]
+    assert [t for t in said if t.startswith("rank ")] == ["rank 0 was at /app/train.py:44 when its peer was gone",
+                                                          "rank 2 was at /app/train.py:50 when its peer was gone"]

@@ -263,6 +263,28 @@ static size_t best(const struct lg_trace *t, struct ends *e, int64_t until)
 	return k;
 }
 
+/* Where other ranks were when their peer was gone. */
+static void say_others(struct lg_case *c, struct lg_finding *f)
+{
+	enum { TOLD = 4 };
+	int32_t told[TOLD];
+	size_t n = 0;
+
+	LG_EACH_MARK(i, c->t, "log.peer_lost") {
+		const char *text = lg_string(c->t, c->t->mark.text[i]), *place = strrchr(text, '(');
+		int32_t rank = lg_rank_of_mark(c->t, i);
+		bool again = rank < 0 || rank == f->culprit.rank || n == TOLD;
+
+		for (size_t k = 0; k < n; k++)
+			again |= told[k] == rank;
+		if (again || !place || !strchr(place, ':') || place[strlen(place) - 1] != ')')
+			continue;
+		told[n++] = rank;
+		lg_evidence_add(c, f, c->t->mark.ts[i], 0, LG_SAYS_JOB_FAILED_OTHER, rank,
+				(int)strlen(place) - 2, place + 1);
+	}
+}
+
 int lg_find_failure(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
@@ -272,6 +294,8 @@ int lg_find_failure(struct lg_case *c)
 	struct lg_finding *f;
 
 	/* Those say why it ended. */
+	if (lg_told(c, LG_R_MEM_OOM))
+		say_others(c, lg_told(c, LG_R_MEM_OOM));
 	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
 	    lg_told(c, LG_R_MEM_OOM))
 		return 0;
@@ -289,6 +313,7 @@ int lg_find_failure(struct lg_case *c)
 					lg_string(t, t->mark.text[e.first[s]]),
 					e.n[s] > 1 ? lg_text(c, " (one of %zu such lines)", e.n[s]) : "");
 	}
+	say_others(c, f);
 	steps = lg_step_lines_after(t, e.last, false);
 	if (steps >= LG_N_JOB_FAILED_STEPS) {
 		lg_cap(f, LG_CAP_UNMEASURED);

@@ -149,7 +149,7 @@ static const char *title_of(struct lg_case *c, const struct oom *m, const char *
 static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 {
 	const struct lg_trace *t = c->t;
-	const char *text = lg_string(t, t->mark.text[first]);
+	const char *text = lg_string(t, t->mark.text[first]), *place = strrchr(text, '(');
 	struct oom m = read_oom(text);
 	size_t steps = lg_step_lines_after(t, last, true);
 	const char *cause = cause_of(&m);
@@ -163,6 +163,9 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	f->detail = cause;
 	f->culprit.rank = lg_rank_of_mark(t, first);
 	f->title = title_of(c, &m, cause);
+	/* At the end of a traceback: file:line of the program. */
+	if (place && strchr(place, ':') && place[strlen(place) - 1] == ')')
+		f->culprit.function = lg_text(c, "%.*s", (int)strlen(place) - 2, place + 1);
 	if (f->culprit.rank >= 0)
 		f->title = lg_text(c, "%s (rank %d)", f->title, f->culprit.rank);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);

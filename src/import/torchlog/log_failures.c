@@ -108,6 +108,7 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 	struct lg_log_trace *t = trace_of(l, key, false);
 	const char *m = line->msg + strspn(line->msg, " ");
 	bool ignored = t && t->state == LG_TRACE_IGNORED;
+	int known;
 
 	if (strstr(m, "Traceback (most recent call last):")) {
 		t = trace_of(l, key, true);
@@ -141,7 +142,10 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 	}
 	t->state = LG_TRACE_NONE;
 	/* What has a name of its own tells more: memory, a peer that is gone. */
-	if (lg_torchlog_sentence(l, line, t->of_distributed))
+	l->place = t->place;
+	known = lg_torchlog_sentence(l, line, t->of_distributed);
+	l->place = NULL;
+	if (known)
 		return 1;
 	/* Somebody stopped it. */
 	if (t->ignored || !exception_name(m) || !strncmp(m, "KeyboardInterrupt", 17) || !strncmp(m, "SystemExit", 10))

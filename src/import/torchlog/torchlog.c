@@ -141,7 +141,10 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 	char cut[LG_LOG_TEXT];
 
 	flush(l, open_by(l, line));
-	snprintf(cut, sizeof cut, "%s", text ? text : line->msg);
+	if (text || !l->place)
+		snprintf(cut, sizeof cut, "%s", text ? text : line->msg);
+	else
+		snprintf(cut, sizeof cut, "%.*s%s", LG_LOG_TEXT - 340, line->msg, l->place);
 	lg_add_mark(l->b, &(struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
 						 .thr = lg_torchlog_thread(l, line), .value = value,
 						 .name = lg_intern(l->b, name),

@@ -19,13 +19,13 @@
  *   log.collective_mismatch  sequence number; line
  *   log.barrier_timeout      rank that is missing; line
  *   log.gloo_timeout         ms; line
- *   log.peer_lost            -; line
+ *   log.peer_lost            -; line (file:line of the program, at the end of a traceback)
  *   log.nccl_error           -; line
  *   log.worker_failed        exit code; line
  *   log.traceback            1 = its process logged on; exception and message (file:line of the program)
  *   log.process_died         -; line            by a shell, a scheduler, Python or C++
  *   log.xid                  its number; line   an error of a device, by its driver
- *   log.oom                  bytes asked for; line
+ *   log.oom                  bytes asked for; line (the same)
  *   log.alloc_ooms           their number; line  that a trainer counted
  *   log.alloc_retries        their number; line  the same, and as memory_summary() counts them, if any
  *   log.sdpa_fallback        -; line            why an attention kernel is not used
@@ -148,6 +148,7 @@ struct lg_torchlog {
 	struct lg_map open_of; /* key -> of open + 1 */
 	unsigned next_open;
 	struct lg_log_trace trace[LG_LOG_TRACES];
+	const char *place; /* of the traceback that this line ends, " (file:line)"; NULL = none */
 	struct lg_log_table table;
 	uint64_t key; /* of the last line that told */
 	/* steps, by thread of the last one */

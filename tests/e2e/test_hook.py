@@ -163,6 +163,8 @@ def test_stages_come_in_order_and_nest(runner):
     assert meta["optimizer.class"] == "torch.optim.adam.Adam"
     assert meta["torch.num_threads"] == "1" and meta["env.OMP_NUM_THREADS"] == "1"
     assert meta["loader.num_workers"] == "0" and meta["torch.version"][0] in "12"
+    assert meta["torch.matmul_precision"] == "highest" and meta["cudnn.allow_tf32"] == "1"
+    assert meta["model.0.tensors"] == "4" and meta["model.0.device"] == "cpu"
 
 
 def test_loader_workers_have_rings_of_their_own(runner):
@@ -679,6 +681,7 @@ def test_compile_sees_the_same_program(trixie, backend):
     nests(ring)
     meta = ring.meta()
     assert meta["torch.version"].startswith("2.") and meta["compile.requested"] == backend
+    assert meta["sdpa.flash"] == meta["sdpa.mem_efficient"] == meta["sdpa.math"] == "1"
     assert ring.marks("dynamo.frames.total")[-1].seq > 0
     assert ring.marks("dynamo.graph_breaks")[-1].seq > 0
     modes = {m.text.split()[0].rpartition(".")[2] for m in ring.marks("dispatch_mode")}

@@ -27,6 +27,7 @@ _REDUCES = ("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "_reduce_sc
             "all_reduce_coalesced", "reduce")
 
 after_backward = False  # between backward and optimizer: a reduction here is gradient sync
+inner = None            # what goes around a collective, within its mark
 pending = {}            # DDP instances whose gradients the next backward will reduce
 _c10d = None
 _numbers = {}           # group name: last sequence number
@@ -282,7 +283,7 @@ def patch(torch):
             replaced[original] = make(original)
 
     for op in _OPS + _P2P:
-        replace(op, lambda fn, op=op: _wrap(fn, op))
+        replace(op, lambda fn, op=op: _wrap(inner(fn, op) if inner else fn, op))
     replace("init_process_group", _wrap_init)
     for name in ("new_group", "destroy_process_group"):
         replace(name, _forget)

@@ -410,6 +410,9 @@ def _loader_process(torch):
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             cls = getattr(fetch, name)
             cls.fetch = _fetch_wrapper(cls.fetch, nid)
+        if os.environ.get("LAGGARD_ROOFLINE"):
+            from laggard import _stand_in
+            _stand_in.in_worker([fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher])
     except Exception as e:
         _ring.disable("loader worker: %s" % e)
 
@@ -544,7 +547,12 @@ def _patch_compile(torch):
     torch.compile = dress(compile, original)
 
 
+_ending = []       # what else is to be done then
+
+
 def _at_exit():
+    for f in _ending:
+        f()
     _facts.dynamo(True)
     _ring.close()
 
@@ -563,6 +571,14 @@ def patch(torch):
     compiling = find_compiling(torch)
     _skip = find_skip()
     _facts.start(torch)
+    roofline = None
+    if os.environ.get("LAGGARD_ROOFLINE") and not _ring.is_child():
+        from laggard import _roofline as roofline
+        roofline.early(torch)
+    if os.environ.get("LAGGARD_MODULES") and not _ring.is_child():
+        from laggard import _modules
+        _modules.patch(torch)
+        _ending.append(_modules.tell)
     _patch_module(torch)
     _patch_backward(torch)
     _patch_optimizer(torch)
@@ -574,7 +590,10 @@ def patch(torch):
     _facts.patch_modes(torch)
     laggard._readings = _memory
     _dist.patch(torch)
-    skip_frames(laggard, _ring, _facts, _dist, _memory, sys.modules[__name__])
+    if roofline is not None:
+        roofline.late(torch)
+        _ending.append(roofline.over)
+    skip_frames(*(m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "laggard"))
     _gc_names = tuple(intern("gc.gen%d" % g) for g in range(3))
     gc.callbacks.append(_gc)
     _ring._forked.append(_after_fork)

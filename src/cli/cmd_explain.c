@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
+#include "analyse/modules/modules.h"
 #include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
@@ -17,6 +18,8 @@
 #include "report/report.h"
 #include "report/runs.h"
 
+#define LEAST_SHARE 0.01 /* of a module, to be shown without -v */
+
 enum { AS_SCREEN, AS_JSON, AS_MARKDOWN, AS_SARIF, AS_TERM, AS_BRIEF };
 
 struct options {
@@ -24,6 +27,7 @@ struct options {
 	int32_t victim;
 	double cost, gpus;
 	const char *fail_on;
+	bool modules;
 	const char *html; /* where the page goes, besides what is printed; NULL */
 };
 
@@ -60,13 +64,14 @@ static bool fails(const struct lg_verdict *v, const struct table *t, const char 
 static int parse(int argc, char **argv, struct options *opt)
 {
 	enum { JSON = 256, MARKDOWN, BRIEF, VICTIM, COST, FAIL_ON,
-	       STEP_REGEX, GPUS, HTML, SARIF };
+	       STEP_REGEX, GPUS, HTML, SARIF, MODULES };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
 		{ "sarif", no_argument, NULL, SARIF },
 		{ "brief", no_argument, NULL, BRIEF },
 		{ "verbose", no_argument, NULL, 'v' },
+		{ "modules", no_argument, NULL, MODULES },
 		{ "html", required_argument, NULL, HTML },
 		{ "victim", required_argument, NULL, VICTIM },
 		{ "cost-per-hour", required_argument, NULL, COST },
@@ -100,6 +105,9 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case HTML:
 			opt->html = optarg;
+			break;
+		case MODULES:
+			opt->modules = true;
 			break;
 		case VICTIM:
 			errno = 0;
@@ -140,6 +148,8 @@ static int parse(int argc, char **argv, struct options *opt)
 	}
 	if (optind >= argc)
 		return lg_usage(cmd, "no FILE given");
+	if (opt->modules && opt->as != AS_SCREEN && opt->as != AS_TERM && opt->as != AS_JSON)
+		return lg_usage(cmd, "--modules is a tree by itself, or goes with -v or --json");
 	if (opt->gpus > 0 && isnan(opt->cost))
 		return lg_usage(cmd, "--gpus goes with --cost-per-hour, the price of one");
 	if (opt->gpus > 0)
@@ -190,6 +200,25 @@ static int print(const struct lg_verdict *v, const struct table *rows, const str
 		lg_report_contents(v, &holds, &t, o);
 	if (opt->as == AS_SCREEN || opt->as == AS_TERM)
 		lg_report_runs(rows->row, rows->n, rows->runs ? NULL : v, opt->as == AS_TERM, &t, o);
+	return lg_finish(o);
+}
+
+static int print_modules(const struct lg_verdict *v, const struct options *opt)
+{
+	struct lg_term_options t = lg_terminal();
+	struct lg_error err = { 0 };
+	struct lg_modules *m;
+	struct lg_out *o;
+
+	if (lg_modules_new(v, &m, &err) || lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	if (opt->as == AS_JSON)
+		lg_modules_json(v, m, o);
+	else
+		lg_modules_term(m, opt->as == AS_TERM ? 0 : LEAST_SHARE, &t, o);
+	lg_modules_free(m);
 	return lg_finish(o);
 }
 
@@ -267,7 +296,7 @@ static int tell(const struct lg_loaded *l, const struct table *t, const struct o
 	int rc = opt->html ? write_page(l->verdict, opt->html) : LG_EXIT_OK;
 
 	if (!rc && !(opt->html && !strcmp(opt->html, "-")))
-		rc = print(l->verdict, t, opt);
+		rc = opt->modules ? print_modules(l->verdict, opt) : print(l->verdict, t, opt);
 	if (!rc && opt->fail_on && fails(l->verdict, t, opt->fail_on))
 		rc = LG_EXIT_FINDING;
 	return rc;
@@ -325,6 +354,8 @@ const struct lg_command lg_cmd_explain = {
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
 	"  --markdown           for an issue or a chat\n"
 	"  --sarif              for a code host, SARIF 2.1.0\n"
+	"  --modules            where forward and backward spend their time, by module, as a tree: of a recording with\n"
+	"                       record --modules, or a profiler's trace with Python stacks; with --json besides the verdict\n"
 	"  --html OUT           besides, one page with pictures that opens in any browser, without a network;\n"
 	"                       - = to standard output, instead of the verdict\n"
 	"  --victim PID         judge this process, marked or not\n"

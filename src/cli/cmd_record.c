@@ -93,6 +93,7 @@ struct parsed {
 	struct lg_record_options o;
 	struct lg_user user;
 	const char *user_name; /* --user */
+	bool modules;
 	struct lg_pids pids;
 	struct lg_trigger triggers[LG_TRIGGERS_MAX];
 };
@@ -230,6 +231,10 @@ static int parse(struct parsed *p, int argc, char **argv)
 			p->o.memory = true;
 			continue;
 		}
+		if (!strcmp(a, "--modules")) {
+			p->modules = true;
+			continue;
+		}
 		if (!strcmp(a, "--redact")) {
 			p->o.redact = true;
 			continue;
@@ -264,6 +269,19 @@ static int parse(struct parsed *p, int argc, char **argv)
 	else if (i > 1 && !strcmp(argv[i - 1], "--"))
 		return lg_usage(&lg_cmd_record, "-- needs a command");
 	return LG_EXIT_OK;
+}
+
+/* The hook reads of it in its environment. */
+static int want_modules(struct parsed *p)
+{
+	if (!p->modules)
+		return 0;
+	if (!p->o.cmd || !p->o.hook)
+		return lg_usage(&lg_cmd_record, "--modules needs -- CMD and the hook that marks its steps");
+	if (setenv("LAGGARD_MODULES", "1", 1))
+		return lg_usage(&lg_cmd_record, "out of memory");
+	p->o.env = environ; /* setenv() may have moved it */
+	return 0;
 }
 
 /* What would never write a file is refused before anything runs. */
@@ -378,6 +396,7 @@ static int run(int argc, char **argv)
 	p.o.n_pids = p.pids.n;
 	p.o.job = p.pids.job;
 	status = status ? status : check_triggers(&p);
+	status = status ? status : want_modules(&p);
 	if (!status)
 		status = choose_user(&p);
 	if (status)
@@ -430,6 +449,7 @@ const struct lg_command lg_cmd_record = {
 		"  --memory             which lines touch memory first; of CUDA: the allocator's history, its\n"
 		"                       statistics every 10 steps, a snapshot where a request fails\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
+		"  --modules            where forward and backward spend their time, by module of the model\n"
 		"  --no-python          read no frames of Python's interpreters\n"
 		"  --redact             write no arguments, folders, environment, hosts: to be shared\n"
 		"  -q                   no lines on stderr but errors\n\n"

@@ -31,7 +31,7 @@ struct options {
 	bool json, quiet;
 	long window, keep;
 	int64_t for_ns;
-	const char *out;                 /* the recording, where it is wanted; NULL */
+	char *out;                       /* the recording, where it is wanted; NULL */
 	const char *without[WITHOUT_MAX];
 	size_t n_without;
 	char **cmd;
@@ -113,9 +113,9 @@ static bool set_environment(const struct options *opt)
 }
 
 /* Our own record, with what the command prints on standard error: standard output is for the result. */
-static pid_t start(const struct options *opt, const char *file)
+static pid_t start(const struct options *opt, char *file)
 {
-	static const char *const fixed[] = { "laggard", "record", "-q", "--tier", "procfs", "-F", "0", "--device-rate",
+	static char *const fixed[] = { "laggard", "record", "-q", "--tier", "procfs", "-F", "0", "--device-rate",
 					     "0", "--no-python", "-o" };
 	enum { N_FIXED = sizeof fixed / sizeof *fixed };
 	size_t n = 0;
@@ -125,15 +125,15 @@ static pid_t start(const struct options *opt, const char *file)
 		n++;
 	pid = fork();
 	if (!pid) {
-		const char **argv = lg_calloc(N_FIXED + n + 3, sizeof *argv);
+		char **argv = lg_calloc(N_FIXED + n + 3, sizeof *argv);
 
 		if (!argv || !set_environment(opt) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 			_exit(LG_EXIT_FAILED);
 		memcpy(argv, fixed, sizeof fixed);
 		argv[N_FIXED] = file;
-		argv[N_FIXED + 1] = "--";
+		argv[N_FIXED + 1] = (char[]){ "--" };
 		memcpy(argv + N_FIXED + 2, opt->cmd, n * sizeof *argv);
-		execv("/proc/self/exe", (char *const *)argv);
+		execv("/proc/self/exe", argv);
 		_exit(LG_EXIT_FAILED);
 	}
 	return pid;
@@ -175,7 +175,7 @@ static const char *nothing(const struct lg_roofline *r, const struct options *op
 		if (r->parts[i].rounds >= LG_ROOFLINE_ROUNDS_MIN)
 			return NULL;
 	if (r->off)
-		snprintf(buf, size, "the hook stopped: %.300s", r->off);
+		snprintf(buf, size, "%s: %.300s", r->steps ? "the hook stopped" : "no training step was seen", r->off);
 	else if (!r->steps)
 		snprintf(buf, size, "no training step was seen: the command must train with torch, in a Python that reads "
 			 "PYTHONPATH, or mark its steps (laggard-mark(3))");
@@ -257,7 +257,7 @@ static int run(int argc, char **argv)
 		} else {
 			if (status && !ended)
 				lg_say("the command ended with status %d", status);
-			rc = tell(opt.out ? (char *)opt.out : file, &opt);
+			rc = tell(opt.out ? opt.out : file, &opt);
 			rc = status && !ended ? LG_EXIT_FAILED : rc;
 		}
 	}

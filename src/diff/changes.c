@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "diff/diff.h"
 
+#define MOST_OF_IT 0.7 /* of a module's change: that is told of the inner one */
+
 /*
  * The bootstrap sees the noise inside two runs. A baseline of three or more runs also shows how
  * much runs differ from each other: a prediction interval for one more run, added in quadrature.
@@ -130,7 +132,8 @@ static struct lg_change change_of(const struct lg_diff *d, const struct lg_item 
 	double nb = (double)d->before->s.n, na = (double)d->after->s.n, se;
 	struct lg_change c = { .kind = lg_item_kind_names[any->kind], .name = any->name,
 			       .shape = any->shape, .before = b ? b->ms : 0, .after = a ? a->ms : 0,
-			       .count_before = b ? b->count : 0, .count_after = a ? a->count : 0 };
+			       .count_before = b ? b->count : 0, .count_after = a ? a->count : 0,
+			       .was_compiled = b && b->compiled, .is_compiled = a && a->compiled };
 
 	c.delta = c.after - c.before;
 	se = sqrt((b && nb > 0 ? b->var / nb : 0) + (a && na > 0 ? a->var / na : 0));
@@ -167,6 +170,20 @@ static int items(struct lg_diff *d)
 	}
 	qsort(d->items, d->n_items, sizeof *d->items, cmp_change);
 	return 0;
+}
+
+bool lg_diff_is_within(const struct lg_diff *d, const struct lg_change *x)
+{
+	size_t n = strlen(x->name);
+
+	for (size_t i = 0; i < d->n_items; i++) {
+		const struct lg_change *y = &d->items[i];
+
+		if (!strcmp(y->kind, x->kind) && y->sure && !strncmp(y->name, x->name, n) && y->name[n] == '.' &&
+		    y->count_before > 0 && y->count_after > 0 && y->delta / x->delta > MOST_OF_IT)
+			return true;
+	}
+	return false;
 }
 
 /* "model.0.device" and "model.1.device": the hook numbers modules as they come. Without the number. */

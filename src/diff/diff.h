@@ -23,6 +23,7 @@ struct lg_change {
 	double lo, hi;        /* 95 % interval of delta */
 	double count_before, count_after;
 	bool sure;            /* more than the noise */
+	bool was_compiled, is_compiled; /* a module's code */
 };
 
 struct lg_fact_change {
@@ -109,6 +110,8 @@ void lg_diff_free(struct lg_diff *d);
 int lg_diff_changes(struct lg_diff *d) LG_MUST_CHECK;
 /* Told as other work already, not as a version or a flag? */
 bool lg_diff_is_workload(const struct lg_fact_change *f);
+/* Does the change of a module, x of d->items, lie in one that it is made of? */
+bool lg_diff_is_within(const struct lg_diff *d, const struct lg_change *x);
 /* ---- work.c ---- */
 /* By the operators' input shapes; d->items are known. */
 int lg_diff_work_of_shapes(struct lg_diff *d, struct lg_work *ret) LG_MUST_CHECK;

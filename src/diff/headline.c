@@ -42,7 +42,7 @@ static const struct lg_change *most_gained(const struct lg_change *v, size_t n)
 	const struct lg_change *best = NULL;
 
 	for (size_t i = 0; i < n; i++)
-		if (v[i].sure && v[i].delta < 0 && (!best || v[i].delta < best->delta))
+		if (v[i].sure && v[i].delta < 0 && strcmp(v[i].kind, "module") && (!best || v[i].delta < best->delta))
 			best = &v[i];
 	return best;
 }

@@ -408,6 +408,8 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 	if (!rc)
 		rc = lg_side_items(s, v->trace, v->index, &w);
 	if (!rc)
+		rc = lg_side_modules(s, v, &w);
+	if (!rc)
 		rc = lg_side_host(s, v->trace, &w);
 	if (!rc)
 		rc = lg_side_gauges(s, v->trace, &w);

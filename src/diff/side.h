@@ -21,16 +21,17 @@ struct lg_series {
 };
 
 enum lg_item_kind { LG_ITEM_OP, LG_ITEM_KERNEL, LG_ITEM_COPY, LG_ITEM_COLLECTIVE, LG_ITEM_FUNCTION,
-		    LG_ITEM_REGION, LG_ITEM_STAGE_CALL, LG_ITEM_MAX };
+		    LG_ITEM_REGION, LG_ITEM_STAGE_CALL, LG_ITEM_MODULE, LG_ITEM_MAX };
 extern const char *const lg_item_kind_names[LG_ITEM_MAX]; /* as in the JSON: "op" ... */
 
 /* What is matched by name (and shape): an operator, a kernel, a function's samples. */
 struct lg_item {
 	uint8_t kind;
 	const char *name, *shape; /* shape "" = not told */
-	double ms;                /* own time per step (operators: without those they call) */
+	double ms;                /* own time per step (operators: without those they call; modules: with) */
 	double var;               /* of the per-step time */
 	double count;             /* calls per step */
+	bool compiled;            /* a module whose code is; not part of a baseline */
 };
 
 struct lg_side_fact {
@@ -117,7 +118,7 @@ const char *lg_side_fact(const struct lg_side *s, const char *key);
 double lg_side_mean(const struct lg_side *s);   /* NAN without steps */
 double lg_side_median(const struct lg_side *s);
 
-/* ---- side_items.c, side_host.c, side_gauges.c: parts of lg_side_new() ---- */
+/* ---- side_items.c, side_modules.c, side_host.c, side_gauges.c: parts of lg_side_new() ---- */
 struct lg_index;
 struct lg_side_window {
 	const struct lg_step *steps; /* of the reference rank, judged, in time order */
@@ -129,6 +130,8 @@ struct lg_side_window {
 };
 int lg_side_items(struct lg_side *s, const struct lg_trace *t, const struct lg_index *x,
 		  const struct lg_side_window *w) LG_MUST_CHECK;
+/* Modules of the model among the items; those are in order before and after. */
+int lg_side_modules(struct lg_side *s, const struct lg_verdict *v, const struct lg_side_window *w) LG_MUST_CHECK;
 int lg_side_host(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
 	LG_MUST_CHECK;
 int lg_side_gauges(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)

@@ -22,7 +22,7 @@
 enum { ITEMS_MAX = 100000, DEPTH_MAX = 256, NAME_MAX_BYTES = 400, SHAPE_MAX_BYTES = 200 };
 
 const char *const lg_item_kind_names[LG_ITEM_MAX] = {
-	"op", "kernel", "copy", "collective", "function", "region", "stage"
+	"op", "kernel", "copy", "collective", "function", "region", "stage", "module"
 };
 
 struct acc {

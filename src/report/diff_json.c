@@ -71,6 +71,12 @@ static void changes(struct lg_json *j, const char *key, const struct lg_change *
 			key_num(j, "calls_before", v[i].count_before, 3);
 			key_num(j, "calls_after", v[i].count_after, 3);
 		}
+		if (!strcmp(v[i].kind, "module")) {
+			lg_json_key(j, "compiled_before");
+			lg_json_bool(j, v[i].was_compiled);
+			lg_json_key(j, "compiled_after");
+			lg_json_bool(j, v[i].is_compiled);
+		}
 		lg_json_key(j, "sure");
 		lg_json_bool(j, v[i].sure);
 		lg_json_close(j, '}');

@@ -84,11 +84,32 @@ static void items(const struct lg_diff *d, const struct lg_term_options *t, stru
 	size_t shown = 0;
 
 	for (size_t i = 0; i < d->n_items && shown < ITEMS_SHOWN; i++) {
-		if (!d->items[i].sure || !strcmp(d->items[i].kind, "stage"))
+		if (!d->items[i].sure || !strcmp(d->items[i].kind, "stage") ||
+		    !strcmp(d->items[i].kind, "module"))
 			continue;
 		if (!shown++)
 			head(t, o, "operators, kernels, functions: ms per step before, after, difference");
 		row(o, &d->items[i]);
+	}
+	if (shown)
+		lg_out_puts(o, "\n");
+}
+
+/* The innermost that a change lies in: those around it changed with it. */
+static void modules(const struct lg_diff *d, const struct lg_term_options *t, struct lg_out *o)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < d->n_items && shown < ITEMS_SHOWN; i++) {
+		const struct lg_change *x = &d->items[i];
+
+		if (!x->sure || strcmp(x->kind, "module") || lg_diff_is_within(d, x))
+			continue;
+		if (!shown++)
+			head(t, o, "modules with what they call: ms per step before, after, difference");
+		row(o, x);
+		if (x->was_compiled != x->is_compiled && x->count_before > 0 && x->count_after > 0)
+			lg_out_printf(o, "      its compiled region is %s\n", x->was_compiled ? "gone" : "new");
 	}
 	if (shown)
 		lg_out_puts(o, "\n");
@@ -176,6 +197,7 @@ void lg_diff_term(const struct lg_diff *d, const struct lg_term_options *opt, st
 	lg_out_puts(o, "\n");
 	shares(d, opt, o, width);
 	stages(d, opt, o);
+	modules(d, opt, o);
 	items(d, opt, o);
 	gauges(d, opt, o);
 	facts(d, opt, o, width);

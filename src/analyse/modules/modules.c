@@ -57,6 +57,7 @@ static void add_up(struct lg_module_sums *s, struct lg_module *v)
 	}
 }
 
+/* Of the mean. */
 static double variance(const struct lg_module_sums *s, const struct lg_module_sum *m)
 {
 	double mean = 0, var = 0, n = (double)s->n_cells;
@@ -66,7 +67,7 @@ static double variance(const struct lg_module_sums *s, const struct lg_module_su
 	for (size_t c = 0; c < s->n_cells; c++)
 		mean += m->cell[c] / n;
 	for (size_t c = 0; c < s->n_cells; c++)
-		var += (m->cell[c] - mean) * (m->cell[c] - mean) / (n - 1);
+		var += (m->cell[c] - mean) * (m->cell[c] - mean) / (n - 1) / n;
 	return var;
 }
 

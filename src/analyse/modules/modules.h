@@ -27,7 +27,7 @@ struct lg_module {
 	double own_forward, own_backward; /* without */
 	double share;     /* of the steps' time, with what it calls; NAN = no steps */
 	double calls;     /* in a step */
-	double var;       /* of the time in a step with what it calls; NAN = too little is told */
+	double var;       /* of that mean time, with what it calls; NAN = too little is told */
 	uint8_t compiled; /* enum lg_module_compiled */
 };
 

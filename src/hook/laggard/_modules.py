@@ -21,7 +21,7 @@ from laggard._ring import K_OTHER, SPAN, intern, mark, span
 
 _now = time.monotonic_ns
 _MODULES_MAX = 512
-_EVERY_NS = 5_000_000_000
+_EVERY_NS = 1_000_000_000
 _WARM = 5            # steps before the first sums are told: what is before them is not counted
 _DRAW_EVERY = 50     # steps
 _DRAW_MAX = 4000     # spans of a step

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_roofline.c - laggard roofline: run a job with parts of it stood in for, in turn, and say what each costs.
+ * cmd_roofline.c - laggard roofline: run a job with parts of it stood in for, in turn, and say what each
+ * costs.
  *
- * The job runs under our own `record`, without samples: its hook marks steps and windows, and nothing else is
- * wanted of that recording.
+ * The job runs under our own `record`, without samples: its hook marks steps and windows, and nothing else
+ * is wanted of that recording.
  */
 #include <errno.h>
 #include <fcntl.h>

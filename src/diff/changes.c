@@ -179,8 +179,9 @@ bool lg_diff_is_within(const struct lg_diff *d, const struct lg_change *x)
 	for (size_t i = 0; i < d->n_items; i++) {
 		const struct lg_change *y = &d->items[i];
 
-		if (!strcmp(y->kind, x->kind) && y->sure && !strncmp(y->name, x->name, n) && y->name[n] == '.' &&
-		    y->count_before > 0 && y->count_after > 0 && y->delta / x->delta > MOST_OF_IT)
+		if (!strcmp(y->kind, x->kind) && y->sure && !strncmp(y->name, x->name, n) &&
+		    y->name[n] == '.' && y->count_before > 0 && y->count_after > 0 &&
+		    y->delta / x->delta > MOST_OF_IT)
 			return true;
 	}
 	return false;

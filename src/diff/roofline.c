@@ -82,8 +82,11 @@ static int collect(struct work *k)
 		if (!strcmp(name, "roofline.window")) {
 			if (lg_grow(&k->w, &k->cap, k->n + 1, sizeof *k->w))
 				return LG_E_NOMEM;
-			k->w[k->n] = (struct window){ .thr = thr, .kind = t->mark.text[i], .round = t->mark.value[i],
-						      .from = t->mark.ts[i], .to = INT64_MIN };
+			k->w[k->n] = (struct window){ .thr = thr,
+						      .kind = t->mark.text[i],
+						      .round = t->mark.value[i],
+						      .from = t->mark.ts[i],
+						      .to = INT64_MIN };
 			open[thr] = ++k->n;
 		} else if (!strcmp(name, "roofline.end") && open[thr]) {
 			k->w[open[thr] - 1].to = t->mark.ts[i];
@@ -130,7 +133,8 @@ static bool is_skipped(const struct work *k, lg_thr thr, int64_t from, int64_t t
 	return lo < k->n_skip && k->skip[lo].thr == thr && k->skip[lo].ts < to;
 }
 
-/* Steps into their windows. A window's marks follow those of its first and last step: the middle of a step tells. */
+/* Steps into their windows. A window's marks follow those of its first and last step: the middle of a step
+ * tells. */
 static void fill(struct work *k, struct lg_roofline *r)
 {
 	const struct lg_trace *t = k->t;
@@ -161,8 +165,8 @@ static void fill(struct work *k, struct lg_roofline *r)
 	}
 }
 
-/* Mean time of a step in the windows of one kind and round, over all processes: from *at on, which goes on to the next
- * round. NAN: none has enough steps of it. */
+/* Mean time of a step in the windows of one kind and round, over all processes: from *at on, which goes on
+ * to the next round. NAN: none has enough steps of it. */
 static double mean_of_round(const struct work *k, size_t from, size_t to, lg_str kind, size_t enough)
 {
 	double sum = 0;
@@ -199,7 +203,8 @@ static void estimate(struct lg_roofline_part *p, const double *with, const doubl
 /* Windows are in order of rounds. */
 static int compare(const struct work *k, lg_str base, lg_str kind, size_t enough, struct lg_roofline_part *p)
 {
-	LG_AUTOFREE double *with = lg_calloc(k->n + 1, sizeof *with), *without = lg_calloc(k->n + 1, sizeof *without);
+	LG_AUTOFREE double *with = lg_calloc(k->n + 1, sizeof *with),
+			   *without = lg_calloc(k->n + 1, sizeof *without);
 
 	if (!with || !without)
 		return LG_E_NOMEM;

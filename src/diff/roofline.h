@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * roofline.h - windows of one run, in turn with and without a part of it (hook/laggard/_roofline.py): what that
- * part costs.
+ * roofline.h - windows of one run, in turn with and without a part of it (hook/laggard/_roofline.py): what
+ * that part costs.
  *
- * A round has a window of each kind; the times of a step in two windows of one round are compared, so that what
- * the machine does meanwhile is in both. share = 1 - (time without) / (time with), both summed over the rounds: of
- * the throughput, not of a typical step. Its interval is the ratio estimator's (Cochran, Sampling Techniques, 6.4)
- * with Student's t.
+ * A round has a window of each kind; the times of a step in two windows of one round are compared, so that
+ * what the machine does meanwhile is in both. share = 1 - (time without) / (time with), both summed over the
+ * rounds: of the throughput, not of a typical step. Its interval is the ratio estimator's (Cochran, Sampling
+ * Techniques, 6.4) with Student's t.
  */
 #ifndef LG_DIFF_ROOFLINE_H
 #define LG_DIFF_ROOFLINE_H

@@ -131,7 +131,8 @@ struct lg_side_window {
 int lg_side_items(struct lg_side *s, const struct lg_trace *t, const struct lg_index *x,
 		  const struct lg_side_window *w) LG_MUST_CHECK;
 /* Modules of the model among the items; those are in order before and after. */
-int lg_side_modules(struct lg_side *s, const struct lg_verdict *v, const struct lg_side_window *w) LG_MUST_CHECK;
+int lg_side_modules(struct lg_side *s, const struct lg_verdict *v,
+		    const struct lg_side_window *w) LG_MUST_CHECK;
 int lg_side_host(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
 	LG_MUST_CHECK;
 int lg_side_gauges(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)

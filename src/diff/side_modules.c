@@ -31,7 +31,8 @@ static int join(struct lg_side *s, const struct lg_modules *m, double steps)
 	for (size_t i = 0; i < m->n; i++) {
 		const struct lg_module *x = &m->v[i];
 		double ms = x->forward + x->backward;
-		double var = isnan(x->var) ? ms * ms : x->var; /* of the mean: nothing is sure of what was told once */
+		double var = isnan(x->var) ? ms * ms
+					   : x->var; /* of the mean: nothing is sure of what was told once */
 
 		v[s->n_items++] = (struct lg_item){ .kind = LG_ITEM_MODULE,
 						    .name = lg_arena_strdup(&s->arena, x->path),

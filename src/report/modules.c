@@ -34,13 +34,14 @@ static void row(const struct lg_modules *r, const struct lg_module *m, struct lg
 	if (isfinite(m->share))
 		snprintf(share, sizeof share, "%.1f %%", 100 * m->share);
 	snprintf(line, sizeof line, "%*s%-*.300s %8s %9.3f %9.3f %9.3f%s", (int)indent, "",
-		 (int)(indent < NAME_WIDTH ? NAME_WIDTH - indent : 1), name_of(r, m), share, m->forward, m->backward,
-		 m->own_forward + m->own_backward, compiled_word(m));
+		 (int)(indent < NAME_WIDTH ? NAME_WIDTH - indent : 1), name_of(r, m), share, m->forward,
+		 m->backward, m->own_forward + m->own_backward, compiled_word(m));
 	lg_text_safe(o, line);
 	lg_out_puts(o, "\n");
 }
 
-void lg_modules_term(const struct lg_modules *r, double least, const struct lg_term_options *opt, struct lg_out *o)
+void lg_modules_term(const struct lg_modules *r, double least, const struct lg_term_options *opt,
+		     struct lg_out *o)
 {
 	size_t hidden = 0;
 	char line[LINE];

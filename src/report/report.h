@@ -58,9 +58,11 @@ double lg_report_seconds(const struct lg_verdict *v, int64_t ts);
 void lg_hang_json(const struct lg_verdict *v, struct lg_out *o);
 void lg_hang_term(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
 
-/* laggard explain --modules: the tree; the verdict as JSON with it. least: a share below which nothing is shown. */
+/* laggard explain --modules: the tree; the verdict as JSON with it. least: a share below which nothing is
+ * shown. */
 struct lg_modules;
-void lg_modules_term(const struct lg_modules *m, double least, const struct lg_term_options *opt, struct lg_out *o);
+void lg_modules_term(const struct lg_modules *m, double least, const struct lg_term_options *opt,
+		     struct lg_out *o);
 void lg_modules_json(const struct lg_verdict *v, const struct lg_modules *m, struct lg_out *o);
 
 /* laggard memory: the verdict and the account of memory; the largest n stacks, 0 = all. */

@@ -14,7 +14,7 @@ from conftest import ROOT
 PAGES = ["tutorial.md", "questions.md"]
 TRACES = "tests/data/cases/pytorch+kineto/resnet50_num_workers_"
 OWN = {"run.lag": TRACES + "0", "before.lag": TRACES + "0", "after.lag": TRACES + "4"}  # the reader's own, by name
-LIVE = {"record", "trigger", "env", "doctor"}
+LIVE = {"record", "trigger", "env", "doctor", "roofline"}
 OTHERS = {"make", "install", "nvidia-smi"}
 
 

@@ -2,9 +2,9 @@
 /*
  * module_marks.c - the hook's sums by module.
  *
- * It tells sums since the program began, those that changed, behind a mark "module.steps" each time. What counts
- * is the difference of the last and the first time; a sum that was not told then was 0, unless the beginning is not in
- * the trace (a ring).
+ * It tells sums since the program began, those that changed, behind a mark "module.steps" each time. What
+ * counts is the difference of the last and the first time; a sum that was not told then was 0, unless the
+ * beginning is not in the trace (a ring).
  */
 #include <stdlib.h>
 
@@ -166,7 +166,8 @@ static void into_cell(struct marks *k, size_t row)
 
 	if (!m || cell >= k->s->n_cells || (!forward && !is(t, row, "module.backward")))
 		return;
-	k->s->v[at - 1].cell[cell] += (double)(t->mark.value[row] - m->at[forward ? FORWARD : BACKWARD]) / 1e6;
+	k->s->v[at - 1].cell[cell] +=
+		(double)(t->mark.value[row] - m->at[forward ? FORWARD : BACKWARD]) / 1e6;
 	m->at[forward ? FORWARD : BACKWARD] = t->mark.value[row];
 }
 

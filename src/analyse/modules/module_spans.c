@@ -2,10 +2,11 @@
 /*
  * module_spans.c - a profiler's module rows.
  *
- * "nn.Module: Linear_0" is the call of one module; the number counts modules of a class as they come, so it is the
- * same in every run of one program. Operators of the backward pass carry the sequence number of the operator that
- * made their node (torch/csrc/autograd/profiler): the module that was open at that one has their time. Of several operators
- * with one number the last made the node: others only saw the number that was next.
+ * "nn.Module: Linear_0" is the call of one module; the number counts modules of a class as they come, so it
+ * is the same in every run of one program. Operators of the backward pass carry the sequence number of the
+ * operator that made their node (torch/csrc/autograd/profiler): the module that was open at that one has
+ * their time. Of several operators with one number the last made the node: others only saw the number that
+ * was next.
  */
 #include <stdlib.h>
 
@@ -52,7 +53,8 @@ static int by_time(const void *a, const void *b)
 		return x->thr < y->thr ? -1 : 1;
 	if (x->ts != y->ts)
 		return x->ts < y->ts ? -1 : 1;
-	return x->end != y->end ? (x->end < y->end) - (x->end > y->end) : (x->row > y->row) - (x->row < y->row);
+	return x->end != y->end ? (x->end < y->end) - (x->end > y->end)
+				: (x->row > y->row) - (x->row < y->row);
 }
 
 /* The step that ts is in; SIZE_MAX = none that is judged. */
@@ -100,8 +102,8 @@ static int gather(struct spans *k)
 		int what = thr && t->span.dur[i] >= 0 && t->thread.prc[thr] == k->s->prc ? what_is(t, i) : -1;
 
 		if (what >= 0 && LG_APPEND(k->v, k->n, k->cap,
-					   (struct row){ thr, t->span.ts[i], t->span.ts[i] + t->span.dur[i], (uint32_t)i,
-							 (uint8_t)what }))
+					   (struct row){ thr, t->span.ts[i], t->span.ts[i] + t->span.dur[i],
+							 (uint32_t)i, (uint8_t)what }))
 			return LG_E_NOMEM;
 	}
 	qsort(k->v, k->n, sizeof *k->v, by_time);
@@ -184,7 +186,8 @@ static int forward(struct spans *k)
 		} else if (k->depth && r->what == REGION) {
 			k->s->v[k->open[k->depth - 1].node - 1].compiled = LG_MODULE_COMPILED;
 		} else if (k->depth && r->what == OPERATOR) {
-			rc = lg_map_set(&k->maker, (uint64_t)k->s->t->span.seq[r->row] + 1, k->open[k->depth - 1].node);
+			rc = lg_map_set(&k->maker, (uint64_t)k->s->t->span.seq[r->row] + 1,
+					k->open[k->depth - 1].node);
 		}
 	}
 	return rc;

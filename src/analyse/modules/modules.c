@@ -87,7 +87,8 @@ static int longest_first(const void *a, const void *b)
 static int order(struct lg_modules *r, const struct lg_module *v, size_t n)
 {
 	LG_AUTOFREE uint32_t *row = lg_calloc(n + 1, sizeof *row), *first = lg_calloc(n + 2, sizeof *first);
-	LG_AUTOFREE uint32_t *stack = lg_calloc(n + 1, sizeof *stack), *place = lg_calloc(n + 1, sizeof *place);
+	LG_AUTOFREE uint32_t *stack = lg_calloc(n + 1, sizeof *stack),
+			     *place = lg_calloc(n + 1, sizeof *place);
 	size_t depth = 0;
 
 	if (!row || !first || !stack || !place)
@@ -130,9 +131,12 @@ static int finish(struct lg_modules *r, struct lg_module_sums *s, const struct l
 	r->steps = s->steps;
 	r->left_out = s->left_out;
 	for (size_t i = 0; i < s->n; i++)
-		m[i] = (struct lg_module){ .path = s->v[i].path, .up = s->v[i].up, .calls = s->v[i].calls / s->steps,
+		m[i] = (struct lg_module){ .path = s->v[i].path,
+					   .up = s->v[i].up,
+					   .calls = s->v[i].calls / s->steps,
 					   .own_forward = s->v[i].forward / s->steps,
-					   .own_backward = s->v[i].backward / s->steps, .compiled = s->v[i].compiled };
+					   .own_backward = s->v[i].backward / s->steps,
+					   .compiled = s->v[i].compiled };
 	add_up(s, m);
 	for (size_t i = 0; i < s->n; i++) {
 		m[i].share = (m[i].forward + m[i].backward) / step;

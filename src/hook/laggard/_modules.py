@@ -61,7 +61,8 @@ class _Frames(threading.local):
 _frames = _Frames()
 
 
-def _plain(path):
+def plain(path):
+    """As the program knows it: what DDP and torch.compile put around a model is not in it."""
     return ".".join(p for i, p in enumerate(path.split(".")) if p != "_orig_mod" and not (i == 0 and p == "module"))
 
 
@@ -83,7 +84,7 @@ def enter(root):
     modules = sorted(root.named_modules(), key=lambda pm: pm[0].count("."))
     left_out = 0
     for path, module in modules:
-        path = _plain(path)
+        path = plain(path)
         full = name + "." + path if path else name
         e = _by_path.get(full)
         if e is None:

@@ -16,6 +16,7 @@ import os
 import sys
 
 from laggard import _ring, _stand_in
+from laggard._modules import plain
 from laggard._ring import mark, meta
 
 _WARM = 5           # steps before anything is measured
@@ -49,16 +50,6 @@ def _read(text):
 
 # --- windows -----------------------------------------------------------------------------------------
 
-def _paths(root):
-    """Paths as the program knows them: what DDP and torch.compile put around a model is not in them."""
-    for path, module in root.named_modules():
-        yield plain(path), module
-
-
-def plain(path):
-    return ".".join(p for i, p in enumerate(path.split(".")) if p != "_orig_mod" and not (i == 0 and p == "module"))
-
-
 def _plan():
     """What can be compared here; the same on every rank."""
     kinds = ["real"]
@@ -74,8 +65,8 @@ def _plan():
             kinds.append("quiet")
     modules = {}
     for root in _roots:
-        for path, module in _paths(root):
-            modules.setdefault(path, module)
+        for path, module in root.named_modules():
+            modules.setdefault(plain(path), module)
     for path in _without:
         module = modules.get(plain(path))
         if module is None or not path:

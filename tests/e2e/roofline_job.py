@@ -5,7 +5,7 @@ of the time.
 The model's step is filled up to STEP_S by sleep. Without workers a batch takes SHARE / (1 - SHARE) of what that took, so
 SHARE is right whatever else the machine does; with workers each takes as long for one as makes them together so much
 slower than the model. HOW: bare (the model's own time only), epochs (three of them), shuffle, writes (into its batches),
-evaluates (between epochs).
+evaluates (between epochs), persistent (workers, which the evaluation uses, too).
 """
 import sys
 import time
@@ -93,7 +93,8 @@ def main(model, share, workers=0, steps=400, *how):
     net = make()
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     data = Data(shape, share, workers, max(steps // 3, 1) if "epochs" in how else steps)
-    loader = DataLoader(data, batch_size=None, shuffle="shuffle" in how, num_workers=workers)
+    loader = DataLoader(data, batch_size=None, shuffle="shuffle" in how, num_workers=workers,
+                        persistent_workers="persistent" in how)
     done = 0
     while done < steps:
         for batch in loader:
@@ -114,7 +115,8 @@ def main(model, share, workers=0, steps=400, *how):
                 break
         if "evaluates" in how:
             with torch.no_grad():
-                for i, batch in enumerate(DataLoader(data, batch_size=None)):
+                again = loader if "persistent" in how else DataLoader(data, batch_size=None, num_workers=workers)
+                for i, batch in enumerate(again):
                     net(batch["x"])
                     if i == 20:
                         break

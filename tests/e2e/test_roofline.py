@@ -102,6 +102,49 @@ def test_of_each_shape_some_batches_are_kept(runner):  # noqa: F811
     assert trainer(runner.rings()).meta()["roofline.kept"].endswith("batches of 4 shapes")
 
 
+def test_a_loader_of_which_nothing_is_kept_is_waited_for(laggard, torch_python, tmp_path):
+    """Its first batch is asked for while batches of the other one are handed out."""
+    job = tmp_path / "job.py"
+    job.write_text("""if True:
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(8, 8)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        late = None
+        for i, (x,) in enumerate(DataLoader(TensorDataset(torch.randn(480, 8)), batch_size=4, num_workers=1)):
+            if i == 25:
+                late = iter(DataLoader(TensorDataset(torch.randn(4000, 8)), batch_size=4, num_workers=1))
+            if late:
+                x = next(late)[0]
+            opt.zero_grad()
+            net(x).sum().backward()
+            opt.step()
+        """)
+    assert told(laggard("roofline", "--json", *SHORT, "--", torch_python, job))["roofline"]["windows"] >= 3
+
+
+def test_ranks_that_a_program_starts_have_windows_of_their_own(laggard, torch_python, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text("""if True:
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        def train(rank):
+            torch.set_num_threads(1)
+            net = torch.nn.Linear(8, 8)
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            for x, in DataLoader(TensorDataset(torch.randn(480, 8)), batch_size=4, num_workers=1):
+                opt.zero_grad()
+                net(x).sum().backward()
+                opt.step()
+        if __name__ == "__main__":
+            for how in ("fork", "spawn"):
+                torch.multiprocessing.start_processes(train, nprocs=2, start_method=how)
+        """)
+    done = laggard("roofline", *SHORT, "--", torch_python, job)
+    assert done.returncode == 0, done.stderr
+    assert "of 4 processes" in done.stdout
+
+
 def test_the_program_is_unchanged_when_it_is_off(runner):  # noqa: F811
     (runner.tmp / JOB.name).write_text(JOB.read_text())
     said = [runner.run(runner.tmp / JOB.name, model, 0, 2, 20, "bare", "epochs", hook=hook)[:2]
@@ -109,9 +152,11 @@ def test_the_program_is_unchanged_when_it_is_off(runner):  # noqa: F811
     assert said[0] == said[1] and said[2] == said[3] and said[0][0] == 0
 
 
-def test_an_evaluation_is_no_step_of_either(laggard, torch_python):
-    got = told(laggard("roofline", "--json", *SHORT, "--", torch_python, JOB, "cnn", 0, 0, STEPS, "bare", "epochs",
-                       "evaluates"))
+@pytest.mark.parametrize("workers, how", [(0, ()), (2, ()), (2, ("persistent",))])
+def test_an_evaluation_is_no_step_of_either(laggard, torch_python, workers, how):
+    """Nor does it wait for workers whose time stands still: they are its own, or go on."""
+    got = told(laggard("roofline", "--json", *SHORT, "--", torch_python, JOB, "cnn", 0, workers, STEPS, "bare", "epochs",
+                       "evaluates", *how))
     assert got["limits"] and all("with an evaluation" in line for line in got["limits"])
 
 

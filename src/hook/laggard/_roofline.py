@@ -300,7 +300,16 @@ def late(torch):
         return enter(module, args)
 
     _ring.step = step
+    _ring._forked.append(_after_fork)
     _hook._enter = _enter
+
+
+def _after_fork():
+    global _count, _kinds, _kind, _order, _round, quiet, _out
+    _stand_in._after_fork()
+    _count, _kinds, _kind, _order, _round, quiet, _out = 0, None, "", [], 0, False, None
+    _roots.clear()
+    _syncs.clear()
 
 
 def over():

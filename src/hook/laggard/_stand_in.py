@@ -6,7 +6,8 @@ one it hands out what was kept, and the loader's time stands still:
   - the main process asks for nothing, so no worker is given an index;
   - a worker begins no batch, and the one that it was at is delivered as much later as the loader stood still
     meanwhile (_Clock). So a real window begins with the queue that the last one ended with: what a loader does ahead
-    in a cached window would make it look faster than it is.
+    in a cached window would make it look faster than it is. Only workers that a stand-in started do so, and never
+    while the program waits for one of them.
 An epoch has as many batches as without laggard: those that are handed out count, wherever they are from. The
 program's own iterator goes on where it was, over several such epochs, and is made anew after as many of its batches
 as an epoch has, so workers are started as often for each real batch as in reality.
@@ -27,6 +28,7 @@ _now = time.monotonic_ns
 _SIGNATURES = 4      # times `keep`: so many batches at most, however many shapes there are
 _PROBED = 4          # batches of which it is seen whether the program writes to them
 _BYTES_MAX = 2 << 30
+_HELD = "LAGGARD_ROOFLINE_HELD"  # set where a stand-in starts workers
 
 serving = False      # a window of kept batches
 seen = 0             # loaders that batches come from
@@ -37,6 +39,7 @@ _recent = 0
 _states = weakref.WeakKeyDictionary()
 _iterate = None
 _clock = None
+_inherited = []
 
 
 # --- the loader's clock ------------------------------------------------------------------------
@@ -90,11 +93,27 @@ def _clock_path(pid):
     return "%s/clock.%d" % (os.environ["LAGGARD_MARKS"], pid)
 
 
+class _Going:
+    """While the program waits for the loader itself, its time goes on."""
+
+    def __enter__(self):
+        self.stood = _clock is not None and _clock.stands()
+        if self.stood:
+            _clock.go()
+
+    def __exit__(self, *exc):
+        if self.stood and serving:
+            _clock.stop()
+        return False
+
+
 def in_worker(fetchers):
     """In a loader's worker, of each class that makes batches."""
     import multiprocessing
-    clock = _Clock(_clock_path(multiprocessing.parent_process().pid), False)
     parent = os.getppid()
+    if not os.environ.get(_HELD) or multiprocessing.parent_process().pid != parent:
+        return  # started for an evaluation, or by a server that starts processes for others
+    clock = _Clock(_clock_path(parent), False)
 
     def held(original):
         @functools.wraps(original)
@@ -258,13 +277,21 @@ class _Stand:
     next = __next__
 
     def _draw(self):
+        with _Going():
+            return self._drawn()
+
+    def _drawn(self):
         st = self._state
         if st.epoch is not None and st.drawn >= st.epoch:
             st.real = None
         while True:
             if st.real is None:
                 st.drawn = 0
-                st.real = _iterate(self._loader)
+                os.environ[_HELD] = "1"
+                try:
+                    st.real = _iterate(self._loader)
+                finally:
+                    del os.environ[_HELD]
             try:
                 batch = next(st.real)
             except StopIteration:
@@ -289,7 +316,12 @@ def _length(loader):
 
 
 def stand(loader):
-    global seen
+    global seen, _clock
+    if _clock is None:
+        try:
+            _clock = _Clock(_clock_path(os.getpid()), True)
+        except FileExistsError:
+            pass  # of another pid namespace: workers do ahead what they can
     st = _states.get(loader)
     if st is None:
         st = _states[loader] = _State(_length(loader))
@@ -314,6 +346,22 @@ def serve(on):
         return
     for st in list(_states.values()):
         st.at = 0
+
+
+def _alone(loader):
+    """It iterates for itself, with workers that a stand-in may have started."""
+    st = _states.get(loader)
+    if st is not None and getattr(loader, "persistent_workers", False):
+        st.real = None  # the same iterator, begun anew
+        _go()
+
+
+def _after_fork():
+    global _clock, serving, seen, _states
+    _clock, serving, seen = None, False, 0
+    # An iterator that went here would end its workers, which are the parent's: it stays, as any other in a fork does.
+    _inherited.append((_states, list(_states.values())))
+    _states = weakref.WeakKeyDictionary()
 
 
 def _go():
@@ -374,20 +422,17 @@ def _fits(torch, t):
 
 def start(torch, keep, recent, is_evaluation, compiling):
     """In the training process. is_evaluation() is asked where an iteration begins: that loader is left alone."""
-    global _torch, _keep, _recent, _bytes_left, _iterate, _clock
+    global _torch, _keep, _recent, _bytes_left, _iterate
     _torch, _keep, _recent = torch, keep, recent
     ranks = max(1, _ring._env_int("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
     _bytes_left = min(_BYTES_MAX, _available() // 8) // ranks
     loader = torch.utils.data.DataLoader
     _iterate = loader.__iter__
-    try:
-        _clock = _Clock(_clock_path(os.getpid()), True)
-    except FileExistsError:
-        pass  # of another pid namespace: workers do ahead what they can
 
     @functools.wraps(_iterate)
     def __iter__(self):
         if is_evaluation():
+            _alone(self)
             return _iterate(self)
         return stand(self)
 

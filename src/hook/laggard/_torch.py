@@ -572,10 +572,10 @@ def patch(torch):
     _skip = find_skip()
     _facts.start(torch)
     roofline = None
-    if os.environ.get("LAGGARD_ROOFLINE") and not _ring.is_child():
+    if os.environ.get("LAGGARD_ROOFLINE"):
         from laggard import _roofline as roofline
         roofline.early(torch)
-    if os.environ.get("LAGGARD_MODULES") and not _ring.is_child():
+    if os.environ.get("LAGGARD_MODULES"):
         from laggard import _modules
         _modules.patch(torch)
         _ending.append(_modules.tell)

@@ -144,7 +144,7 @@ static void fill(struct work *k, struct lg_roofline *r)
 		int64_t ts = t->span.ts[i], dur = t->span.dur[i];
 		struct inside *in = &k->in[thr];
 
-		if (!thr || dur < 0)
+		if (!thr || dur < 0 || ts > INT64_MAX - dur)
 			continue;
 		if (t->span.kind[i] == LG_SPAN_STEP) {
 			*in = (struct inside){ ts + dur, window_at(k, thr, ts + dur / 2) };

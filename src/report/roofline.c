@@ -15,12 +15,15 @@ enum { SENTENCE = 1024, NAME = 300 };
 
 static const char *name_of(const struct lg_roofline_part *p, char buf[NAME])
 {
+	static const char without[] = "without:";
+	const size_t n = sizeof without - 1;
+
 	if (!strcmp(p->kind, "cached"))
 		snprintf(buf, NAME, "its loader");
 	else if (!strcmp(p->kind, "quiet"))
 		snprintf(buf, NAME, "its collectives");
 	else
-		snprintf(buf, NAME, "%.280s", p->kind + strlen("without:"));
+		snprintf(buf, NAME, "%.280s", p->kind + (strncmp(p->kind, without, n) ? 0 : n));
 	return buf;
 }
 

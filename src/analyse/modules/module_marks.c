@@ -32,6 +32,12 @@ struct marks {
 	int64_t first_steps, last_steps;
 };
 
+/* Whatever a ring says. */
+static int64_t value_of(const struct lg_trace *t, size_t row)
+{
+	return LG_MAX(t->mark.value[row], 0);
+}
+
 static bool is(const struct lg_trace *t, size_t row, const char *name)
 {
 	return !strcmp(lg_string(t, t->mark.name[row]), name);
@@ -72,9 +78,9 @@ static void take(struct marks *k, size_t row)
 	static const char *const names[N_SUMS] = { "module.forward", "module.backward", "module.calls" };
 	const struct lg_trace *t = k->s->t;
 	struct told *m = k->times ? told_of(k, t->mark.text[row]) : NULL;
-	int64_t value = t->mark.value[row];
+	int64_t value = value_of(t, row);
 
-	if (!m || value < 0)
+	if (!m)
 		return;
 	if (is(t, row, "module.compiled"))
 		m->compiled = value <= LG_MODULE_PARTS ? (uint8_t)value : (uint8_t)LG_MODULE_EAGER;
@@ -97,10 +103,10 @@ static void each_mark(struct marks *k, void (*f)(struct marks *k, size_t row))
 		if (t->thread.prc[t->mark.thr[i]] != k->s->prc || strncmp(lg_string(t, t->mark.name[i]), "module.", 7))
 			continue;
 		if (is(t, i, "module.left_out")) {
-			k->s->left_out = t->mark.value[i] > 0 ? (size_t)t->mark.value[i] : 0;
+			k->s->left_out = (size_t)value_of(t, i);
 		} else if (is(t, i, "module.steps")) {
-			k->first_steps = k->times++ ? k->first_steps : t->mark.value[i];
-			k->last_steps = t->mark.value[i];
+			k->first_steps = k->times++ ? k->first_steps : value_of(t, i);
+			k->last_steps = value_of(t, i);
 		}
 		f(k, i);
 	}
@@ -167,8 +173,8 @@ static void into_cell(struct marks *k, size_t row)
 	if (!m || cell >= k->s->n_cells || (!forward && !is(t, row, "module.backward")))
 		return;
 	k->s->v[at - 1].cell[cell] +=
-		(double)(t->mark.value[row] - m->at[forward ? FORWARD : BACKWARD]) / 1e6;
-	m->at[forward ? FORWARD : BACKWARD] = t->mark.value[row];
+		(double)(value_of(t, row) - m->at[forward ? FORWARD : BACKWARD]) / 1e6;
+	m->at[forward ? FORWARD : BACKWARD] = value_of(t, row);
 }
 
 /* A cell's sum to the mean of the steps that passed. */
@@ -183,8 +189,8 @@ static void means(struct marks *k)
 			continue;
 		if (times && times - 1 < k->s->n_cells)
 			for (size_t m = 0; m < k->s->n; m++)
-				k->s->v[m].cell[times - 1] /= (double)LG_MAX(t->mark.value[i] - before, 1);
-		before = t->mark.value[i];
+				k->s->v[m].cell[times - 1] /= (double)LG_MAX(value_of(t, i) - before, 1);
+		before = value_of(t, i);
 		times++;
 	}
 }

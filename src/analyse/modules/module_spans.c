@@ -99,11 +99,13 @@ static int gather(struct spans *k)
 
 	for (size_t i = 0; i < t->span.n; i++) {
 		lg_thr thr = t->span.thr[i];
-		int what = thr && t->span.dur[i] >= 0 && t->thread.prc[thr] == k->s->prc ? what_is(t, i) : -1;
+		int64_t ts = t->span.ts[i], dur = t->span.dur[i];
+		int what = -1;
 
+		if (thr && t->thread.prc[thr] == k->s->prc && dur >= 0 && ts <= INT64_MAX - dur)
+			what = what_is(t, i);
 		if (what >= 0 && LG_APPEND(k->v, k->n, k->cap,
-					   (struct row){ thr, t->span.ts[i], t->span.ts[i] + t->span.dur[i],
-							 (uint32_t)i, (uint8_t)what }))
+					   (struct row){ thr, ts, ts + dur, (uint32_t)i, (uint8_t)what }))
 			return LG_E_NOMEM;
 	}
 	qsort(k->v, k->n, sizeof *k->v, by_time);

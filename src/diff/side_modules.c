@@ -2,7 +2,8 @@
 /*
  * side_modules.c - modules of the model among what two runs are compared by.
  *
- * By path, each with what it calls: compiled, a module is one; eager, it is the sum of its parts.
+ * By path, each with what it calls, on the device if there is one: compiled, a module is one; eager, it is
+ * the sum of its parts.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static int join(struct lg_side *s, const struct lg_modules *m, double steps)
 		memcpy(v, s->items, s->n_items * sizeof *v);
 	for (size_t i = 0; i < m->n; i++) {
 		const struct lg_module *x = &m->v[i];
-		double ms = x->forward + x->backward;
+		double ms = m->has_device ? x->device : x->forward + x->backward;
 		double var = isnan(x->var) ? ms * ms
 					   : x->var; /* of the mean: nothing is sure of what was told once */
 

@@ -29,13 +29,15 @@ static const char *name_of(const struct lg_modules *r, const struct lg_module *m
 static void row(const struct lg_modules *r, const struct lg_module *m, struct lg_out *o)
 {
 	unsigned indent = 2 * (m->depth < INDENT_MAX ? m->depth : INDENT_MAX);
-	char line[LINE], share[16] = "-";
+	char line[LINE], share[16] = "-", device[32] = "";
 
 	if (isfinite(m->share))
 		snprintf(share, sizeof share, "%.1f %%", 100 * m->share);
-	snprintf(line, sizeof line, "%*s%-*.300s %8s %9.3f %9.3f %9.3f%s", (int)indent, "",
-		 (int)(indent < NAME_WIDTH ? NAME_WIDTH - indent : 1), name_of(r, m), share, m->forward,
-		 m->backward, m->own_forward + m->own_backward, compiled_word(m));
+	if (r->has_device)
+		snprintf(device, sizeof device, " %9.3f", m->device);
+	snprintf(line, sizeof line, "%*s%-*.300s %8s%s %9.3f %9.3f %9.3f%s", (int)indent, "",
+		 (int)(indent < NAME_WIDTH ? NAME_WIDTH - indent : 1), name_of(r, m), share, device,
+		 m->forward, m->backward, m->own_forward + m->own_backward, compiled_word(m));
 	lg_text_safe(o, line);
 	lg_out_puts(o, "\n");
 }
@@ -52,13 +54,16 @@ void lg_modules_term(const struct lg_modules *r, double least, const struct lg_t
 			       "with_stack=True.\n");
 		return;
 	}
-	snprintf(line, sizeof line, "ms in a step of the host, of %.0f steps%s", r->steps, r->rank >= 0 ? " of rank " : "");
+	snprintf(line, sizeof line, "ms in a step%s, of %.0f steps%s",
+		 r->has_device ? " of the device, and of the host" : " of the host", r->steps,
+		 r->rank >= 0 ? " of rank " : "");
 	lg_out_puts(o, line);
 	if (r->rank >= 0) {
 		snprintf(line, sizeof line, "%d", (int)r->rank);
 		lg_out_puts(o, line);
 	}
-	snprintf(line, sizeof line, "\n%-*s %8s %9s %9s %9s\n", NAME_WIDTH, "module", "share", "forward", "backward", "own");
+	snprintf(line, sizeof line, "\n%-*s %8s%s %9s %9s %9s\n", NAME_WIDTH, "module", "share",
+		 r->has_device ? "    device" : "", "forward", "backward", "own");
 	lg_out_puts(o, line);
 	for (size_t i = 0; i < r->n; i++) {
 		if (isfinite(r->v[i].share) && r->v[i].share < least && r->v[i].up)
@@ -90,7 +95,9 @@ void lg_modules_json(const struct lg_verdict *v, const struct lg_modules *r, str
 		const struct lg_module *m = &r->v[i];
 		const struct { const char *key; double ms; } times[] = {
 			{ "forward_ms", m->forward }, { "backward_ms", m->backward },
-			{ "self_ms", m->own_forward + m->own_backward }, { "share", m->share }, { "calls", m->calls } };
+			{ "self_ms", m->own_forward + m->own_backward },
+			{ "device_ms", r->has_device ? m->device : (double)NAN },
+			{ "self_device_ms", r->has_device ? m->own_device : (double)NAN }, { "share", m->share }, { "calls", m->calls } };
 
 		lg_json_open_flat(&j, '{');
 		lg_json_key_str(&j, "path", m->path);

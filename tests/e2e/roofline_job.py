@@ -17,22 +17,34 @@ STEP_S = 0.030
 BATCH = 16
 
 
+class Pace:
+    """Makes pieces of work take as long as they shall on average: one that sleeps too long shortens the next."""
+
+    def __init__(self):
+        self.owed = self.spent = 0.0
+
+    def fill(self, began, seconds):
+        self.owed += seconds
+        time.sleep(max(0, self.owed - self.spent - (time.monotonic() - began)))
+        self.spent += time.monotonic() - began
+
+
 class Data(Dataset):
     def __init__(self, shape, share, workers, batches):
-        self.make, self.share, self.workers, self.batches = shape, share, workers, batches
-        self.model_s = STEP_S
+        self.made = [shape(i) for i in range(min(batches, 64))]
+        self.share, self.workers, self.batches = share, workers, batches
+        self.model_s, self.pace = STEP_S, Pace()
 
     def __len__(self):
         return self.batches
 
     def __getitem__(self, i):
         """A whole batch."""
-        pause = self.share / (1 - self.share) * self.model_s
+        began, pause = time.monotonic(), self.share / (1 - self.share) * self.model_s
         if self.workers:
             pause = self.workers * STEP_S / (1 - self.share) if self.share else 0
-        end = time.monotonic() + pause
-        batch = self.make(i)
-        time.sleep(max(0, end - time.monotonic()))
+        batch = {k: v.clone() for k, v in self.made[i % len(self.made)].items()}
+        self.pace.fill(began, pause)
         return batch
 
 
@@ -95,7 +107,7 @@ def main(model, share, workers=0, steps=400, *how):
     data = Data(shape, share, workers, max(steps // 3, 1) if "epochs" in how else steps)
     loader = DataLoader(data, batch_size=None, shuffle="shuffle" in how, num_workers=workers,
                         persistent_workers="persistent" in how)
-    done = 0
+    done, pace = 0, Pace()
     while done < steps:
         for batch in loader:
             began = time.monotonic()
@@ -108,7 +120,7 @@ def main(model, share, workers=0, steps=400, *how):
             loss.backward()
             optimizer.step()
             if "bare" not in how:
-                time.sleep(max(0, STEP_S - (time.monotonic() - began)))
+                pace.fill(began, STEP_S)
             data.model_s = time.monotonic() - began
             done += 1
             if done == steps:

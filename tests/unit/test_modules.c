@@ -227,6 +227,46 @@ static void rows_of_a_profiler_become_a_tree(void **state)
 	done(&j, m);
 }
 
+/* A kernel is of the module that launched it, one of the backward pass of the module whose node it is for. */
+static void what_a_device_computes_is_of_who_launched_it(void **state)
+{
+	struct job j = job_begin();
+	struct lg_step step = { .ts = 0, .dur = 100 * MS, .rank = -1 };
+	lg_trk stream = lg_track_get(j.b, &(struct lg_track_row){ .kind = LG_TRACK_STREAM, .index = 7 });
+	static const struct {
+		int64_t launch, begin, dur;
+	} k[] = { { 3, 20, 5 }, { 6, 25, 7 }, { 32, 40, 11 }, { 60, 70, 13 } };
+	struct lg_modules *m;
+
+	(void)state;
+	row(&j, LG_SPAN_PYTHON, "nn.Module: Net_0", 1 * MS, 10 * MS, 0, "");
+	row(&j, LG_SPAN_PYTHON, "nn.Module: Linear_0", 2 * MS, 3 * MS, 0, "");
+	row(&j, LG_SPAN_OP, "aten::linear", 3 * MS, 1 * MS, 4, "");
+	row(&j, LG_SPAN_OP, "AddmmBackward0", 30 * MS, 4 * MS, 4, "fwd=1");
+	for (int i = 0; i < 4; i++) {
+		lg_add_span(j.b, &(struct lg_span_row){ .ts = k[i].begin * MS,
+							.dur = k[i].dur * MS,
+							.track = stream,
+							.kind = LG_SPAN_KERNEL,
+							.seq = 1 + i % 2 }); /* numbers repeat */
+		lg_add_flow(j.b, &(struct lg_flow_row){ .ts = k[i].launch * MS,
+							.ts_to = k[i].begin * MS,
+							.thr = j.thr,
+							.kind = LG_FLOW_LAUNCH,
+							.id = (uint64_t)(1 + i % 2) });
+	}
+	step.prc = lg_process_get(j.b, 10);
+	j.v.steps = &step;
+	j.v.n_steps = 1;
+	m = judge(&j);
+	assert_true(m->has_device);
+	assert_float_equal(find(m, "Net_0.Linear_0")->device, 5 + 11, 1e-9);
+	assert_float_equal(m->v[0].own_device, 7, 1e-9);
+	assert_float_equal(m->v[0].device, 23, 1e-9);
+	assert_float_equal(m->v[0].share, 0.23, 1e-9);
+	done(&j, m);
+}
+
 static void a_trace_without_modules_has_none(void **state)
 {
 	struct job j = job_begin();
@@ -248,6 +288,7 @@ int main(void)
 		cmocka_unit_test(what_was_told_once_tells_nothing),
 		cmocka_unit_test(sums_that_run_backwards),
 		cmocka_unit_test(rows_of_a_profiler_become_a_tree),
+		cmocka_unit_test(what_a_device_computes_is_of_who_launched_it),
 		cmocka_unit_test(a_trace_without_modules_has_none),
 	};
 

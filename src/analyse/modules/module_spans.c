@@ -7,6 +7,8 @@
  * operator that made their node (torch/csrc/autograd/profiler): the module that was open at that one has
  * their time. Of several operators with one number the last made the node: others only saw the number that
  * was next.
+ *
+ * What a device computes is of the module from which it was launched, and of that one's step.
  */
 #include <stdlib.h>
 
@@ -25,7 +27,7 @@ struct row {
 	uint32_t row;
 	uint8_t what;
 };
-enum { MODULE, OPERATOR, REGION, GRADIENT };
+enum { MODULE, OPERATOR, REGION, GRADIENT, LAUNCH }; /* LAUNCH: row is one of the flows */
 
 struct open {
 	int64_t end;
@@ -39,6 +41,7 @@ struct spans {
 	size_t n, cap;
 	struct lg_map node_of;  /* node << 32 | name -> node */
 	struct lg_map maker;    /* sequence number -> node */
+	struct lg_map work;     /* correlation and begin -> row of a kernel or a copy, + 1 */
 	const struct lg_step *step;
 	size_t n_steps;
 	struct open open[DEPTH_MAX];
@@ -93,10 +96,39 @@ static int what_is(const struct lg_trace *t, size_t row)
 	return lg_span_arg(t, row, "fwd", &n) ? GRADIENT : OPERATOR;
 }
 
+/* Numbers of launches repeat: one begins at one moment only. */
+static uint64_t work_key(uint64_t id, int64_t ts)
+{
+	return lg_mix64(id) ^ (uint64_t)ts;
+}
+
+static int launches(struct spans *k)
+{
+	const struct lg_trace *t = k->s->t;
+
+	for (uint32_t i = 0; i < t->span.n; i++)
+		if (t->span.track[i] && t->span.seq[i] > 0 && t->span.dur[i] >= 0 &&
+		    (t->span.kind[i] == LG_SPAN_KERNEL || t->span.kind[i] == LG_SPAN_COPY ||
+		     t->span.kind[i] == LG_SPAN_COLLECTIVE) &&
+		    lg_map_set(&k->work, work_key((uint64_t)t->span.seq[i], t->span.ts[i]), i + 1))
+			return LG_E_NOMEM;
+	for (uint32_t i = 0; i < t->flow.n; i++)
+		if (t->flow.kind[i] == LG_FLOW_LAUNCH && t->flow.thr[i] &&
+		    t->thread.prc[t->flow.thr[i]] == k->s->prc &&
+		    lg_map_get(&k->work, work_key(t->flow.id[i], t->flow.ts_to[i])) &&
+		    LG_APPEND(k->v, k->n, k->cap,
+			      (struct row){ t->flow.thr[i], t->flow.ts[i], t->flow.ts[i], i, LAUNCH }))
+			return LG_E_NOMEM;
+	return 0;
+}
+
 static int gather(struct spans *k)
 {
 	const struct lg_trace *t = k->s->t;
 
+	if (launches(k))
+		return LG_E_NOMEM;
+	k->s->has_device = k->n > 0;
 	for (size_t i = 0; i < t->span.n; i++) {
 		lg_thr thr = t->span.thr[i];
 		int64_t ts = t->span.ts[i], dur = t->span.dur[i];
@@ -140,7 +172,23 @@ static void add(struct spans *k, uint32_t node, size_t cell, int64_t ns, bool ba
 	if (cell == SIZE_MAX)
 		return;
 	*(backward ? &m->backward : &m->forward) += (double)ns / 1e6;
-	m->cell[cell] += (double)ns / 1e6;
+	if (!k->s->has_device)
+		m->cell[cell] += (double)ns / 1e6;
+}
+
+/* Once: what checkpointing makes again is launched by a module within the backward pass. */
+static void add_work(struct spans *k, uint32_t node, const struct row *r)
+{
+	const struct lg_trace *t = k->s->t;
+	uint64_t key = work_key(t->flow.id[r->row], t->flow.ts_to[r->row]);
+	uint32_t row = lg_map_get(&k->work, key);
+	size_t cell = cell_of(k, r->ts);
+
+	if (!row || cell == SIZE_MAX)
+		return;
+	k->s->v[node - 1].device += (double)t->span.dur[row - 1] / 1e6;
+	k->s->v[node - 1].cell[cell] += (double)t->span.dur[row - 1] / 1e6;
+	lg_map_remove(&k->work, key);
 }
 
 static void close_until(struct spans *k, int64_t ts)
@@ -187,6 +235,8 @@ static int forward(struct spans *k)
 			rc = module(k, r);
 		} else if (k->depth && r->what == REGION) {
 			k->s->v[k->open[k->depth - 1].node - 1].compiled = LG_MODULE_COMPILED;
+		} else if (k->depth && r->what == LAUNCH) {
+			add_work(k, k->open[k->depth - 1].node, r);
 		} else if (k->depth && r->what == OPERATOR) {
 			rc = lg_map_set(&k->maker, (uint64_t)k->s->t->span.seq[r->row] + 1,
 					k->open[k->depth - 1].node);
@@ -199,17 +249,22 @@ static int forward(struct spans *k)
 static void backward(struct spans *k)
 {
 	int64_t until = INT64_MIN;
+	uint32_t from = 0;
 	lg_thr thr = 0;
 
 	for (size_t i = 0; i < k->n; i++) {
 		const struct row *r = &k->v[i];
-		int64_t seq = k->s->t->span.seq[r->row];
-		uint32_t from;
+		int64_t seq;
 
 		if (r->thr != thr)
 			until = INT64_MIN;
 		thr = r->thr;
-		if (r->what != GRADIENT || r->ts < until || seq < 0)
+		if (r->what == LAUNCH && r->ts < until)
+			add_work(k, from, r);
+		if (r->what != GRADIENT || r->ts < until)
+			continue;
+		seq = k->s->t->span.seq[r->row];
+		if (seq < 0)
 			continue;
 		from = lg_map_get(&k->maker, (uint64_t)seq + 1);
 		if (!from)
@@ -260,6 +315,7 @@ int lg_modules_of_spans(struct lg_module_sums *s, const struct lg_verdict *v)
 	}
 	lg_map_done(&k->node_of);
 	lg_map_done(&k->maker);
+	lg_map_done(&k->work);
 	lg_free(k->v);
 	return rc;
 }

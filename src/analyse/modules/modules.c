@@ -48,10 +48,12 @@ static void add_up(struct lg_module_sums *s, struct lg_module *v)
 
 		v[i].forward += v[i].own_forward;
 		v[i].backward += v[i].own_backward;
+		v[i].device += v[i].own_device;
 		if (!m->up)
 			continue;
 		v[m->up - 1].forward += v[i].forward;
 		v[m->up - 1].backward += v[i].backward;
+		v[m->up - 1].device += v[i].device;
 		for (size_t c = 0; c < s->n_cells; c++)
 			s->v[m->up - 1].cell[c] += m->cell[c];
 	}
@@ -80,6 +82,8 @@ static int longest_first(const void *a, const void *b)
 
 	if (x->up != y->up)
 		return x->up < y->up ? -1 : 1;
+	if (x->device != y->device)
+		return x->device < y->device ? 1 : -1;
 	return p != q ? (p < q) - (p > q) : strcmp(x->path, y->path);
 }
 
@@ -130,16 +134,18 @@ static int finish(struct lg_modules *r, struct lg_module_sums *s, const struct l
 	r->rank = s->rank;
 	r->steps = s->steps;
 	r->left_out = s->left_out;
+	r->has_device = s->has_device;
 	for (size_t i = 0; i < s->n; i++)
 		m[i] = (struct lg_module){ .path = s->v[i].path,
 					   .up = s->v[i].up,
 					   .calls = s->v[i].calls / s->steps,
 					   .own_forward = s->v[i].forward / s->steps,
 					   .own_backward = s->v[i].backward / s->steps,
+					   .own_device = s->v[i].device / s->steps,
 					   .compiled = s->v[i].compiled };
 	add_up(s, m);
 	for (size_t i = 0; i < s->n; i++) {
-		m[i].share = (m[i].forward + m[i].backward) / step;
+		m[i].share = (s->has_device ? m[i].device : m[i].forward + m[i].backward) / step;
 		m[i].var = variance(s, &s->v[i]);
 	}
 	return order(r, m, s->n);

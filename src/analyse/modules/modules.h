@@ -4,9 +4,10 @@
  *
  * Of the reference rank's process, the lowest rank that tells of modules. Two sources:
  *   - the hook's sums (`record --modules`, hook/laggard/_modules.py), by path: "Net.layers.3.attn";
- *   - a profiler's "nn.Module: NAME_k" rows (torch.profiler with_stack=True), which nest: the path is made of the
- *     names of those around, and time in the backward pass comes by operators' sequence numbers.
- * Times are the host's, ms in a step.
+ *   - a profiler's "nn.Module: NAME_k" rows (torch.profiler with_stack=True), which nest: the path is made
+ * of the names of those around, and time in the backward pass comes by operators' sequence numbers. Times
+ * are the host's, ms in a step; a profiler's trace of a device has besides what the device computed for
+ * each, by who launched it.
  */
 #ifndef LG_ANALYSE_MODULES_MODULES_H
 #define LG_ANALYSE_MODULES_MODULES_H
@@ -25,7 +26,9 @@ struct lg_module {
 	unsigned depth;
 	double forward, backward;         /* with what it calls */
 	double own_forward, own_backward; /* without */
-	double share;     /* of the steps' time, with what it calls; NAN = no steps */
+	double device, own_device;        /* the same of its kernels and copies; 0 without a device */
+	double share;	  /* of the steps' time, with what it calls, on the device if there is one; NAN = no
+			     steps */
 	double calls;     /* in a step */
 	double var;       /* of that mean time, with what it calls; NAN = too little is told */
 	uint8_t compiled; /* enum lg_module_compiled */
@@ -38,6 +41,7 @@ struct lg_modules {
 	int32_t rank;     /* -1 = unknown */
 	double steps;     /* that were summed up */
 	size_t left_out;  /* modules that are not told one by one */
+	bool has_device;
 };
 
 /* *ret has none where the trace tells of none. It borrows strings of v's trace. */
@@ -52,7 +56,7 @@ enum { LG_MODULES_MAX = 8192, LG_MODULE_CELLS = 1024 };
 struct lg_module_sum {
 	const char *path;
 	uint32_t up;
-	double forward, backward, calls;
+	double forward, backward, device, calls;
 	uint8_t compiled;
 	double *cell;     /* [n_cells] */
 };
@@ -67,6 +71,7 @@ struct lg_module_sums {
 	lg_prc prc;
 	int32_t rank;
 	size_t left_out;
+	bool has_device;  /* cells are of the device */
 };
 
 /* Each fills s where its source tells of modules, and leaves s->n 0 elsewhere. */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,8 +120,8 @@ static pid_t start(const struct options *opt, char *file)
 	static char *const fixed[] = { "laggard", "record", "-q", "--tier", "procfs", "-F", "0", "--device-rate",
 					     "0", "--no-python", "-o" };
 	enum { N_FIXED = sizeof fixed / sizeof *fixed };
+	pid_t parent = getpid(), pid;
 	size_t n = 0;
-	pid_t pid;
 
 	while (opt->cmd[n])
 		n++;
@@ -128,7 +129,9 @@ static pid_t start(const struct options *opt, char *file)
 	if (!pid) {
 		char **argv = lg_calloc(N_FIXED + n + 3, sizeof *argv);
 
-		if (!argv || !set_environment(opt) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		/* Nobody would wait for the job any more. */
+		if (!argv || !set_environment(opt) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
+		    prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 			_exit(LG_EXIT_FAILED);
 		memcpy(argv, fixed, sizeof fixed);
 		argv[N_FIXED] = file;

@@ -18,13 +18,15 @@ BATCH = 16
 
 
 class Pace:
-    """Makes pieces of work take as long as they shall on average: one that sleeps too long shortens the next."""
+    """Makes pieces of work take as long as they shall on average: one that sleeps a bit too long shortens the next."""
+
+    FORGOTTEN_S = 0.003  # what a busy machine took beyond that is nobody's to make good
 
     def __init__(self):
         self.owed = self.spent = 0.0
 
     def fill(self, began, seconds):
-        self.owed += seconds
+        self.owed = max(self.owed, self.spent - self.FORGOTTEN_S) + seconds
         time.sleep(max(0, self.owed - self.spent - (time.monotonic() - began)))
         self.spent += time.monotonic() - began
 

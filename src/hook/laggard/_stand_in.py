@@ -28,6 +28,7 @@ _now = time.monotonic_ns
 _SIGNATURES = 4      # times `keep`: so many batches at most, however many shapes there are
 _PROBED = 4          # batches of which it is seen whether the program writes to them
 _BYTES_MAX = 2 << 30
+_PLAIN = (str, bytes, int, float, bool, complex)
 _HELD = "LAGGARD_ROOFLINE_HELD"  # set where a stand-in starts workers
 
 serving = False      # a window of kept batches
@@ -135,11 +136,13 @@ def rebuild(x, leaf, depth=0):
     """The same containers with other tensors: who pops a key of a batch, or moves it, takes it from nobody else."""
     if isinstance(x, _torch.Tensor):
         return leaf(x)
-    if x is None or isinstance(x, (str, bytes, int, float, bool, complex)) or depth > 8:
+    if x is None or isinstance(x, _PLAIN) or depth > 8:
         return x
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*(rebuild(v, leaf, depth + 1) for v in x))
     if type(x) in (list, tuple):
+        if x and isinstance(x[0], _PLAIN):
+            return type(x)(x)  # a thousand lines of text, for one
         return type(x)(rebuild(v, leaf, depth + 1) for v in x)
     try:
         out = copy.copy(x)

@@ -27,7 +27,9 @@ class Pace:
 
     def fill(self, began, seconds):
         self.owed = max(self.owed, self.spent - self.FORGOTTEN_S) + seconds
-        time.sleep(max(0, self.owed - self.spent - (time.monotonic() - began)))
+        left = self.owed - self.spent - (time.monotonic() - began)
+        if left > 0:  # also a sleep of nothing gives the CPU away
+            time.sleep(left)
         self.spent += time.monotonic() - began
 
 

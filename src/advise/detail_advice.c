@@ -39,6 +39,16 @@
 #define FSDP_COSTS                                                                                           \
 	.tradeoff = "Prefetch holds two layers' parameters; larger units and hybrid sharding take more memory."
 
+#define DETERMINISTIC_OPERATORS                                                                             \
+	{ .fix = "torch.use_deterministic_algorithms(True), torch.backends.cudnn.benchmark = False, "       \
+		   "CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment and the same number of threads "     \
+		   "(torch.set_num_threads, OMP_NUM_THREADS) in both runs; what is named as not "           \
+		   "deterministic can be replaced by another operator. An autograd.Function or a kernel of "\
+		   "one's own has to add up in a fixed order.",                                             \
+	    .tradeoff = "Such operators can be slower, and some raise an error: laggard determinism --flags " \
+			"runs this program with them and says what a step takes.",                          \
+	    .confirm = "laggard determinism --flags: two more runs with them are equal." }
+
 static const struct {
 	const char *id, *detail;
 	struct lg_advice words;
@@ -76,6 +86,31 @@ static const struct {
 		   "delays it.",
 	    .tradeoff = "Others on the host have less.",
 	    .confirm = "memory.events (v1: memory.oom_control) of the group: oom_kill stands." } },
+	{ "det.diverged", "rng",
+	  { .fix = "Seed the named generator before the first number is drawn from it: torch.manual_seed(N) (all devices), "
+		   "random.seed(N), numpy.random.seed(N); with ranks, N plus the rank where they shall differ. A checkpoint "
+		   "that is gone on from has to keep the states (torch.get_rng_state).",
+	    .tradeoff = "None in time. Results of one seed say nothing of how far they would spread over others.",
+	    .confirm = "laggard determinism once more: the runs are equal, or part later." } },
+	{ "det.diverged", "input",
+	  { .fix = "Make the batch from seeded generators only: DataLoader(generator=torch.Generator().manual_seed(N), "
+		   "worker_init_fn=...) and in the workers generators that begin from torch.initial_seed(); no "
+		   "numpy.random.default_rng() without a seed, no order of os.listdir() or of a set, no time of day.",
+	    .tradeoff = "None in time.",
+	    .confirm = "With num_workers=0 and the same seeds: where the runs are equal then, it was the workers." } },
+	{ "det.diverged", "loss", DETERMINISTIC_OPERATORS },
+	{ "det.diverged", "grad", DETERMINISTIC_OPERATORS },
+	{ "det.diverged", "param", DETERMINISTIC_OPERATORS },
+	{ "det.diverged", "ranks",
+	  { .fix = "DistributedDataParallel keeps gradients equal, and parameters only as long as each rank does the same to "
+		   "them: look for what one rank does alone (a checkpoint that rank 0 loads after the model is wrapped, "
+		   "clipping, averaging or noise under if rank == ..., parameters that are not the optimizer's).",
+	    .tradeoff = "None.",
+	    .confirm = "Broadcast the named parameter from rank 0 after that step: the loss changes." } },
+	{ "det.diverged", "log",
+	  { .fix = "laggard determinism -- CMD on the program of either log: fingerprints name what differs first.",
+	    .tradeoff = "It runs the program twice.",
+	    .confirm = "Two runs of one program print the same losses: then the logs are of two programs, or seeds." } },
 	{ "host.io_wait", "own_sync",
 	  { .fix = "The job waits until what it wrote itself is on the disk: write checkpoints to memory or to a "
 		   "local NVMe first and copy them from a side thread or process (torch.distributed.checkpoint."

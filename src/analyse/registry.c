@@ -19,6 +19,7 @@ static const struct lg_finder finders[] = {
 	/* What the hook saw of the living program. */
 	{ .of_run = lg_find_compile },
 	{ .of_run = lg_find_flags },
+	{ .of_run = lg_find_ranks_part },
 	/* What the timelines of devices show. */
 	{ .of_device = lg_find_gpu, .yields = { LG_R_SIDE_CHECKPOINT, LG_R_SIDE_LOGGING } },
 	{ .of_device = lg_find_gpu_kernels },

@@ -23,7 +23,7 @@ enum { BASELINE_MAX = 64 << 20 };
 struct options {
 	int as;
 	double fail_over; /* fraction; NAN = not asked */
-	const char *junit, *html, *save;
+	const char *junit, *html, *save, *fail_on;
 	char **side[2];   /* operands: BEFORE's, AFTER's */
 	size_t n_side[2];
 };
@@ -49,7 +49,7 @@ static int parse_percent(const char *s, double *ret)
 
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, HTML, JUNIT, GITHUB, FAIL_OVER, SAVE, AFTER };
+	enum { JSON = 256, MARKDOWN, HTML, JUNIT, GITHUB, FAIL_OVER, FAIL_ON, SAVE, AFTER };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "step-regex", required_argument, NULL, 'r' },
@@ -58,6 +58,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "junit", required_argument, NULL, JUNIT },
 		{ "html", required_argument, NULL, HTML },
 		{ "fail-over", required_argument, NULL, FAIL_OVER },
+		{ "fail-on", required_argument, NULL, FAIL_ON },
 		{ "save-baseline", required_argument, NULL, SAVE },
 		{ "after", no_argument, NULL, AFTER },
 		LG_MAX_MEMORY_OPTION,
@@ -103,6 +104,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			if (parse_percent(optarg, &opt->fail_over))
 				return lg_usage(cmd, "--fail-over wants a percentage such as 5%%, not \"%s\"",
 						optarg);
+			break;
+		case FAIL_ON:
+			c = lg_fail_on_option(cmd, optarg, &opt->fail_on);
+			if (c >= 0)
+				return c;
 			break;
 		case SAVE:
 			opt->save = optarg;
@@ -357,6 +363,8 @@ static int run(int argc, char **argv)
 		}
 		if (!rc && d->gate.verdict && !strcmp(d->gate.verdict, "fail"))
 			rc = LG_EXIT_FINDING;
+		if (!rc && opt.fail_on && lg_fails(&d->v, opt.fail_on))
+			rc = LG_EXIT_FINDING;
 	}
 	/* A regression never becomes the measure of the next run. */
 	if (opt.save && rc == LG_EXIT_OK) {
@@ -388,6 +396,7 @@ const struct lg_command lg_cmd_diff = {
 	"  --step-regex RE      what a step's line looks like in a job's log (laggard-explain(1))\n"
 	"  --fail-over PCT      exit 3 if the step time surely grew by more than PCT %: the whole 95 %\n"
 	"                       interval of the mean or of the median lies above it\n"
+	"  --fail-on WHAT       exit 3 if there is a finding with this id (det.diverged), or at least this severity\n"
 	"  --save-baseline F    write AFTER's numbers to F, to stand for BEFORE later; with one file,\n"
 	"                       only that. A file that fails the limit is not saved\n"
 	LG_MAX_MEMORY_HELP

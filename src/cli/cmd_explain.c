@@ -50,14 +50,7 @@ static bool fails(const struct lg_verdict *v, const struct table *t, const char 
 			if (by_severity ? f->severity >= least : f->rule == lg_rule_from(on))
 				return true;
 		}
-
-	for (size_t i = 0; i < v->n_findings; i++) {
-		const struct lg_finding *f = &v->findings[i];
-
-		if (by_severity ? f->severity >= least : !strcmp(f->id, on))
-			return true;
-	}
-	return false;
+	return lg_fails(v, on);
 }
 
 /* *ret_exit >= 0: leave with that status. */
@@ -127,10 +120,9 @@ static int parse(int argc, char **argv, struct options *opt)
 				return lg_usage(cmd, "--gpus wants their number, not \"%s\"", optarg);
 			break;
 		case FAIL_ON:
-			if (!lg_severity_from(optarg, &(enum lg_severity){ 0 }) && !lg_rule_find(optarg))
-				return lg_usage(cmd, "--fail-on wants high, medium, low, info or a rule id "
-						     "(laggard rules lists them), not \"%s\"", optarg);
-			opt->fail_on = optarg;
+			c = lg_fail_on_option(cmd, optarg, &opt->fail_on);
+			if (c >= 0)
+				return c;
 			break;
 		case STEP_REGEX:
 			c = lg_step_regex_option(cmd, optarg);

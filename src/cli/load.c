@@ -424,3 +424,26 @@ int lg_finish(struct lg_out *o)
 	lg_complain(&err);
 	return LG_EXIT_FAILED;
 }
+
+int lg_fail_on_option(const struct lg_command *cmd, const char *what, const char **ret)
+{
+	if (!lg_severity_from(what, &(enum lg_severity){ 0 }) && !lg_rule_find(what))
+		return lg_usage(cmd, "--fail-on wants high, medium, low, info or a rule id (laggard rules lists them), "
+				"not \"%s\"", what);
+	*ret = what;
+	return -1;
+}
+
+bool lg_fails(const struct lg_verdict *v, const char *on)
+{
+	enum lg_severity least;
+	bool by_severity = lg_severity_from(on, &least);
+
+	for (size_t i = 0; i < v->n_findings; i++) {
+		const struct lg_finding *f = &v->findings[i];
+
+		if (by_severity ? f->severity >= least : !strcmp(f->id, on))
+			return true;
+	}
+	return false;
+}

@@ -26,6 +26,10 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 int lg_load_paths(struct lg_paths *paths, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
 /* The value of --step-regex. -1: taken; else the exit status, after one line about it. */
 int lg_step_regex_option(const struct lg_command *cmd, const char *re);
+/* The value of --fail-on. -1: taken; else the exit status, after one line about it. */
+int lg_fail_on_option(const struct lg_command *cmd, const char *what, const char **ret);
+/* Is there a finding of that id, or of that severity and above? */
+bool lg_fails(const struct lg_verdict *v, const char *on);
 /* Analyse and advise; fills l->verdict. cost_per_hour NAN = not asked. */
 int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour,
 	     struct lg_error *err) LG_MUST_CHECK;

@@ -758,6 +758,8 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 		if (!in_host(a->findings[i].id))
 			measured(&c, &a->findings[i], portion[i]);
 	lg_causes_rest(&c);
+	if (lg_causes_determinism(&c))
+		return LG_E_NOMEM;
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		unpriced(&c, &a->findings[i]);
 	lg_findings_calibrate(&d->v);

@@ -31,6 +31,8 @@ void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *k
 
 /* ---- causes_memory.c: memory bought with time ---- */
 void lg_causes_memory(struct lg_causes *c);
+/* ---- causes_determinism.c: what the two compute, where they tell */
+int lg_causes_determinism(struct lg_causes *c) LG_MUST_CHECK;
 /* ---- causes_rest.c: differences without evidence of a cause, and those without a price ---- */
 void lg_causes_rest(struct lg_causes *c);
 

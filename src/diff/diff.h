@@ -93,6 +93,7 @@ struct lg_diff {
 	struct lg_share *shares;
 	size_t n_shares;
 	const char *headline;
+	const char *parts;     /* what they compute, too: a sentence without its end; NULL */
 	struct {
 		double limit;      /* NAN = not asked */
 		const char *verdict; /* "pass" "fail" "unknown" */

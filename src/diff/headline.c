@@ -106,6 +106,8 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 void lg_diff_headline(struct lg_diff *d)
 {
 	d->headline = sentence(d, &d->v.arena);
+	if (d->parts && !strstr(d->headline, d->parts))
+		d->headline = lg_arena_printf(&d->v.arena, "%s Besides, %s.", d->headline, d->parts);
 }
 
 void lg_diff_gate(struct lg_diff *d)

@@ -392,6 +392,7 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 
 	if (!s)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	s->trace = v->trace;
 	s->inputs = v->inputs;
 	s->n_inputs = v->n_inputs;
 	s->limits = v->limits;

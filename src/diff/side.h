@@ -80,6 +80,7 @@ enum { LG_SIDE_RUNS_MAX = 20 };
 
 struct lg_side {
 	struct lg_arena arena;
+	const struct lg_trace *trace; /* NULL: a stored baseline */
 	struct lg_input *inputs;
 	size_t n_inputs;
 	struct lg_series s;

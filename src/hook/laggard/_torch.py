@@ -45,6 +45,7 @@ _names = {}        # interned names of the classes of modules and optimizers tha
 _SAMPLE_NS = 200_000_000
 _first_opt = None  # weak reference: its step() ends the training step
 _opt_made = False
+_det = None        # fingerprints, where they are asked for
 _root = None       # id of the module whose forward starts an inference step
 
 
@@ -148,7 +149,7 @@ def _patch_module(torch):
     def __call__(self, *args, **kwargs):
         if _busy or compiling():
             return original(self, *args, **kwargs)
-        token = _enter(self, args)
+        token = _enter(self, args, kwargs)
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -164,7 +165,7 @@ def _name(cls, of):
     return _names[cls]
 
 
-def _enter(module, args):
+def _enter(module, args, kwargs):
     global _busy, _forwards, _root, _sampled, _samples, _steps
     _busy = True
     try:
@@ -182,6 +183,10 @@ def _enter(module, args):
             if _root == id(module):
                 _steps += 1
                 _ring.step(_steps, STEP | F_START)
+                if _det is not None and _steps > 1:
+                    _det.boundary()
+        if _det is not None:
+            _det.forward(module, args, kwargs)
         if "forward" in _by_hand:
             return 0
         return begin(_FORWARD, _names.get(type(module)) or _name(type(module), ""))
@@ -218,6 +223,8 @@ def _patch_backward(torch):
                     _backwards <= 200 or _now() - _sampled_backward > _SAMPLE_NS):
                 _sampled_backward = _now()
                 _facts.during_backward()
+            if _det is not None:
+                _det.backward(args, kwargs)
             if "backward" not in _by_hand:
                 token = begin(_BACKWARD, nid)
             if _dist.pending:
@@ -268,6 +275,8 @@ def _step_begin(opt, name=0):
             _first_opt = weakref.ref(opt)
             _facts.optimizer(opt)
         _dist.after_backward = False
+        if _det is not None:
+            _det.grads(opt)
         if "optimizer" in _by_hand:
             return 0
         return begin(_OPTIMIZER, name or _names.get(type(opt)) or _name(type(opt), ".step"))
@@ -281,6 +290,8 @@ def _step_end(token, opt):
     _stepping = False
     if token:
         end(token)
+    if _det is not None:
+        _det.params(opt)
     _boundary(opt)
 
 
@@ -291,6 +302,8 @@ def _boundary(opt):
         _steps += 1
         _ring.step(_steps)
         _memory.step()
+        if _det is not None:
+            _det.boundary()
 
 
 def _patch_optimizer(torch):
@@ -370,6 +383,8 @@ def _patch_loader(torch):
         finally:
             end(token)
 
+    if _det is not None:
+        __next__ = _det.with_batch(__next__)
     base.__next__ = __next__
     if "next" in base.__dict__:
         base.next = __next__
@@ -380,6 +395,8 @@ def _patch_loader(torch):
     @functools.wraps(iterate)
     def __iter__(self):
         _facts.loader(self)
+        if _det is not None:
+            _det.loader(self)
         token = begin(word, iid)
         try:
             return iterate(self)
@@ -405,6 +422,8 @@ def _loader_process(torch):
         _ring.open_ring(ROLE_LOADER, slots=2048, names=1 << 16)
         _ring.set_role(ROLE_LOADER)
         _ring.set_rank(-1, 0, -1)
+        if _det is not None:
+            _det.off()
         fetch = torch.utils.data._utils.fetch
         nid = intern("fetch")
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
@@ -553,6 +572,8 @@ _ending = []       # what else is to be done then
 def _at_exit():
     for f in _ending:
         f()
+    if _det is not None:
+        _det.at_exit()
     _facts.dynamo(True)
     _ring.close()
 
@@ -562,12 +583,17 @@ def _after_fork():
     _busy = _backward = _stepping = _trains = False
     _root, _gc_start = None, 0
     _names.clear()
+    if _det is not None:
+        _det.after_fork()
 
 
 def patch(torch):
-    global compiling, _skip, _gc_names
-    if not _ring.active() and not _ring.open_ring():
+    global compiling, _skip, _gc_names, _det
+    wanted = bool(os.environ.get("LAGGARD_DETERMINISM"))
+    if not _ring.active() and not (_ring.open_ring(slots=1 << 16, names=1 << 20) if wanted else _ring.open_ring()):
         return
+    if wanted:
+        from laggard import _det
     compiling = find_compiling(torch)
     _skip = find_skip()
     _facts.start(torch)
@@ -579,6 +605,9 @@ def patch(torch):
         from laggard import _modules
         _modules.patch(torch)
         _ending.append(_modules.tell)
+    if wanted:
+        _det.start(torch)
+        skip_frames(_det)
     _patch_module(torch)
     _patch_backward(torch)
     _patch_optimizer(torch)

@@ -8,7 +8,7 @@ int64_t lg_parse_duration(const char *s)
 {
 	static const struct { const char *unit; double ns; } units[] = {
 		{ "", 1e9 }, { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
-		{ "m", 60e9 }, { "min", 60e9 }, { "h", 3600e9 },
+		{ "m", 60e9 }, { "min", 60e9 }, { "h", 3600e9 }, { "d", 86400e9 },
 	};
 	char *end;
 	double v;

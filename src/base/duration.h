@@ -4,7 +4,7 @@
 #define LG_BASE_DURATION_H
 #include <stdint.h>
 
-/* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
+/* "2.5s" "500ms" "1m" "7d" "3" (seconds) to ns; <0 when it is none of these. */
 int64_t lg_parse_duration(const char *s);
 
 /* Of ns. */

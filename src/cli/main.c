@@ -24,7 +24,7 @@ const struct lg_command *const lg_commands[] = {
 	&lg_cmd_roofline, &lg_cmd_determinism, &lg_cmd_selftest,
 #endif
 	&lg_cmd_explain, &lg_cmd_convert, &lg_cmd_steps, &lg_cmd_memory, &lg_cmd_diff, &lg_cmd_query,
-	&lg_cmd_mcp,
+	&lg_cmd_mcp, &lg_cmd_fleet,
 #ifdef LG_HAVE_DOCTOR
 	&lg_cmd_doctor,
 #endif

@@ -23,7 +23,7 @@ enum { NAMES_MAX = 16384, NAME_BYTES_MAX = 1 << 20, NAME_MAX_BYTES = 4096 };
 
 struct open_span {
 	uint64_t token;
-	int64_t ts;
+	int64_t ts, inner; /* inner: stages within it */
 	struct lg_mark_slot slot;
 };
 
@@ -43,6 +43,7 @@ struct lg_mark_rows {
 	void *tid_arg;
 	lg_mark_saw_fn *saw; /* NULL = nobody watches */
 	void *saw_arg;
+	struct lg_mark_times times; /* of the step under way */
 	struct lg_map thread_of, string_of; /* tid -> thread + 1; name id -> lg_str */
 	struct thread *thread;
 	size_t n_threads, cap_threads;
@@ -117,6 +118,38 @@ void lg_mark_rows_watch(struct lg_mark_rows *m, lg_mark_saw_fn *f, void *arg)
 {
 	m->saw = f;
 	m->saw_arg = arg;
+}
+
+const struct lg_mark_times *lg_mark_rows_times(const struct lg_mark_rows *m)
+{
+	return &m->times;
+}
+
+/* A span of the steps' thread has ended: what the step spent in it, and of the stage around it. */
+static void add_time(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s, int64_t dur, int64_t inner)
+{
+	uint8_t kind = (uint8_t)(s->what >> 40), stage = (uint8_t)(s->what >> 48);
+	unsigned bits = (unsigned)(s->what >> 56);
+	bool shared = kind == LAG_MARK_K_COLLECTIVE || kind == LAG_MARK_K_WAIT;
+
+	if (!m->saw || bits & LAG_MARK_ASYNC || t->thr != m->step_thr || dur <= 0)
+		return;
+	for (unsigned i = 0; shared && i < t->depth; i++) {
+		uint8_t around = (uint8_t)(t->open[i].slot.what >> 40);
+
+		shared = around != LAG_MARK_K_COLLECTIVE && around != LAG_MARK_K_WAIT;
+	}
+	if (shared)
+		m->times.wait += dur;
+	if (bits & LAG_MARK_IMPLICIT || stage >= LG_STAGE_MAX || stage == LG_STAGE_NONE)
+		return;
+	m->times.stage[stage] += LG_MAX(dur - inner, 0);
+	for (unsigned i = t->depth; i--;) {
+		if ((unsigned)(t->open[i].slot.what >> 56) & LAG_MARK_IMPLICIT)
+			continue; /* it lies over a stage and is none */
+		t->open[i].inner += dur;
+		break;
+	}
 }
 
 static void tell(struct lg_mark_rows *m, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
@@ -274,7 +307,7 @@ static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark
 	}
 	if (t->depth && s->ts < t->open[t->depth - 1].ts)
 		return; /* a clock that runs backwards is no clock */
-	t->open[t->depth++] = (struct open_span){ s->head, s->ts, *s };
+	t->open[t->depth++] = (struct open_span){ s->head, s->ts, 0, *s };
 	if (m->step_ts == INT64_MIN && !m->joined && (uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE) {
 		m->step_ts = s->ts;
 		m->step_thr = t->thr;
@@ -295,6 +328,7 @@ static void finish(struct lg_mark_rows *m, struct thread *t, const struct lg_mar
 		const struct open_span *o = &t->open[--t->depth];
 
 		add_span(m, t->thr, &o->slot, s->ts - o->ts);
+		add_time(m, t, &o->slot, s->ts - o->ts, o->inner);
 		tell_side(m, LG_MARK_SAW_SIDE_END, t->thr, &o->slot, s->ts);
 		if (!t->depth)
 			break;
@@ -323,6 +357,7 @@ static void step(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_
 					  .seq = number, .flags = flags_of(s->what) });
 		tell(m, LG_MARK_SAW_STEP, number, m->step_ts, s->ts - m->step_ts);
 	}
+	m->times = (struct lg_mark_times){ 0 };
 	m->step_ts = s->ts;
 	m->step_thr = t->thr;
 	m->step_by = by;
@@ -355,6 +390,7 @@ void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
 			      ? (int64_t)s->token : 0;
 		tell_side(m, LG_MARK_SAW_SIDE, t->thr, s, s->ts);
 		add_span(m, t->thr, s, dur);
+		add_time(m, t, s, dur, 0);
 		tell_side(m, LG_MARK_SAW_SIDE_END, t->thr, s, s->ts + dur);
 		break;
 	case LAG_MARK_MARK:
@@ -395,6 +431,7 @@ void lg_mark_rows_lost(struct lg_mark_rows *m, int64_t ts, uint64_t count)
 	for (size_t i = 0; i < m->n_threads; i++)
 		m->thread[i].depth = 0;
 	m->step_ts = INT64_MIN; /* a step with a hole in it has no known length */
+	m->times = (struct lg_mark_times){ 0 };
 	tell(m, LG_MARK_SAW_LOSS, 0, ts, 0);
 }
 

@@ -652,11 +652,33 @@ static void end_ring(struct marks *m, size_t i)
 	m->n_open--;
 }
 
+/* To who asked for steps (lg_record_options): those of ranks, not of their loaders. */
+static void tell_step(const struct ring *r, int64_t number, int64_t ts, int64_t dur)
+{
+	const struct lg_record_options *o = lg_session_options(r->of->s);
+	const int64_t *h = r->r.header;
+	const struct lg_mark_times *t = lg_mark_rows_times(r->rows);
+	struct lg_step_told told = { .pid = r->pid, .rank = -1, .number = number, .ts = ts, .dur = dur, .wait = t->wait };
+
+	if (!o->step || h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_LOADER || h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_WORKER)
+		return;
+	if (h[LAG_MARK_H_RANK] >= 0 && h[LAG_MARK_H_RANK] < 1 << 24)
+		told.rank = (int32_t)h[LAG_MARK_H_RANK];
+	if (h[LAG_MARK_H_WORLD] > 0 && h[LAG_MARK_H_WORLD] <= 1 << 24)
+		told.world = (int32_t)h[LAG_MARK_H_WORLD];
+	memcpy(told.stage, t->stage, sizeof told.stage);
+	o->step(o->step_arg, &told);
+}
+
 static void saw(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
 {
 	const struct ring *r = arg;
 	struct lg_moments *to = lg_session_moments(r->of->s);
 
+	if (what == LG_MARK_SAW_STEP)
+		tell_step(r, number, ts, dur);
+	if (!to)
+		return;
 	switch (what) {
 	case LG_MARK_SAW_STEP:
 		lg_moments_step(to, r->i, number, ts, dur);
@@ -689,7 +711,7 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 			lg_mark_rows_set_tids(r->rows, map_tid, r);
 		if (r->since != INT64_MIN)
 			lg_mark_rows_joined(r->rows);
-		if (lg_session_moments(m->s))
+		if (lg_session_moments(m->s) || lg_session_options(m->s)->step)
 			lg_mark_rows_watch(r->rows, saw, r);
 	}
 	switch (p->kind) {

@@ -32,6 +32,12 @@ enum lg_mark_saw {
 };
 /* STEP: number, ts and dur of one that has ended. SIDE: the steps' thread begins or ends side work at ts. */
 typedef void lg_mark_saw_fn(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur);
+/* Of the step that STEP tells of, on its own thread: each stage but for what is nested in it, and how long it was in
+ * collectives, backward passes that DDP shares included. ns. */
+struct lg_mark_times {
+	int64_t stage[LG_STAGE_MAX], wait;
+};
+const struct lg_mark_times *lg_mark_rows_times(const struct lg_mark_rows *m);
 void lg_mark_rows_watch(struct lg_mark_rows *m, lg_mark_saw_fn *f, void *arg);
 /* How thread ids of the ring map to the recorder's; NULL = they are the same. */
 typedef int32_t lg_mark_tid_fn(void *arg, int32_t pid, int32_t ns_tid);

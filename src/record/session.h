@@ -28,6 +28,13 @@ struct lg_session;
 enum lg_profile { LG_PROFILE_LIGHT, LG_PROFILE_DEFAULT, LG_PROFILE_DEEP };
 enum lg_tier { LG_TIER_AUTO, LG_TIER_BPF, LG_TIER_PERF, LG_TIER_OWN, LG_TIER_PROCFS };
 
+/* A step that a process has marked. */
+struct lg_step_told {
+	int32_t pid, rank, world; /* -1, 0 = not known */
+	int64_t number, ts, dur;  /* CLOCK_MONOTONIC, ns */
+	int64_t stage[LG_STAGE_MAX], wait; /* marks.h: struct lg_mark_times */
+};
+
 struct lg_record_options {
 	const char *out;      /* path of the .lag file */
 	char **cmd;           /* NULL = none */
@@ -59,6 +66,9 @@ struct lg_record_options {
 	/* Called about once a second; NULL = never. */
 	void (*report)(void *arg, double seconds, uint64_t events, uint64_t bytes, uint64_t lost);
 	void *say_arg;
+	/* Called for each step of a rank as it ends, at most a few drains later; NULL = nobody asks. */
+	void (*step)(void *arg, const struct lg_step_told *t);
+	void *step_arg;
 };
 
 /* What probing found, for doctor and for the line that record prints. */

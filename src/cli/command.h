@@ -19,7 +19,7 @@ extern const struct lg_command lg_cmd_record, lg_cmd_explain, lg_cmd_convert, lg
 	lg_cmd_doctor, lg_cmd_rules, lg_cmd_diff, lg_cmd_query, lg_cmd_hang, lg_cmd_env,
 	lg_cmd_trigger, lg_cmd_memory, lg_cmd_view, lg_cmd_mcp,
 	lg_cmd_completions, lg_cmd_top, lg_cmd_selftest, lg_cmd_roofline,
-	lg_cmd_determinism, lg_cmd_fleet;
+	lg_cmd_determinism, lg_cmd_fleet, lg_cmd_agent;
 /* Those that are built, in the order of the help. */
 extern const struct lg_command *const lg_commands[];
 extern const size_t lg_n_commands;

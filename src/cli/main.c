@@ -20,7 +20,7 @@
 
 const struct lg_command *const lg_commands[] = {
 #ifdef LG_HAVE_RECORD
-	&lg_cmd_record, &lg_cmd_hang, &lg_cmd_env, &lg_cmd_trigger, &lg_cmd_top, &lg_cmd_view,
+	&lg_cmd_record, &lg_cmd_hang, &lg_cmd_env, &lg_cmd_trigger, &lg_cmd_top, &lg_cmd_agent, &lg_cmd_view,
 	&lg_cmd_roofline, &lg_cmd_determinism, &lg_cmd_selftest,
 #endif
 	&lg_cmd_explain, &lg_cmd_convert, &lg_cmd_steps, &lg_cmd_memory, &lg_cmd_diff, &lg_cmd_query,

@@ -63,7 +63,8 @@ static void choose_width(struct lg_fold *f, uint64_t t0_us)
 {
 	uint64_t w = 1;
 
-	while (w < WIDEST && (int64_t)w * f->usual < ROW_NS)
+	/* The first steps tell little: a warm-up, a step that was joined in its middle. */
+	while (f->n_recent >= FEWEST && w < WIDEST && (int64_t)w * f->usual < ROW_NS)
 		w *= 2;
 	if (f->last_row_us && t0_us - f->last_row_us < ROW_US / 2 && w <= f->width)
 		w = LG_MIN(2 * f->width, (uint64_t)WIDEST);
@@ -78,6 +79,9 @@ bool lg_fold_add(struct lg_fold *f, const struct lg_fold_step *s, struct lg_flee
 	bool whole = r->steps && (number < r->last || number / f->width != r->step / f->width);
 
 	*ret_late = f->n_recent > FEWEST && late >= LATE_NS && late >= f->usual / LATE_SHARE ? late : 0;
+	/* Steps have become much longer: the row does not wait for as many as it was meant for. */
+	if (!whole && r->steps && f->dur > 4 * ROW_NS && f->width > 1 && !(number % (f->width / 2)))
+		whole = true;
 	if (whole)
 		close_row(f, ret);
 	if (!f->usual)

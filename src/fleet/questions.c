@@ -152,7 +152,7 @@ int lg_fleet_jobs(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_
 	struct jobs j = { 0 };
 	size_t kept = 0;
 	int rc = lg_fleet_ask(f, add_job, &j, err,
-			      "SELECT job, attempt, count(DISTINCT rank), sum(n), sum(missed), min(first_us), "
+			      "SELECT job, attempt, count(DISTINCT rank), sum(n), sum(intDiv(missed + abs(missed), 2)), min(first_us), "
 			      "max(last_us) AS until, sum(dur), max(longest), argMax(longest_step, longest), $M(med) FROM "
 			      "(SELECT job, attempt, rank, sum(steps) AS n, toInt64(max(last)) - toInt64(min(step)) + 1 - "
 			      "toInt64(sum(steps)) AS missed, min(t0_us) AS first_us, max(t0_us + dur_us) AS last_us, "

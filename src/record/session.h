@@ -129,6 +129,8 @@ const char *lg_tier_name(enum lg_tier tier); /* "bpf", "perf", "own", "procfs" *
 /* The child that runs opt->cmd, stopped before its exec while sources start; 0 = none. */
 pid_t lg_session_child(const struct lg_session *s);
 int64_t lg_monotonic_ns(void);
+/* A copy that writes the ring (session_dump.c): what it feeds, the original feeds as well. */
+bool lg_session_is_copy(const struct lg_session *s);
 void lg_session_say(struct lg_session *s, const char *fmt, ...) LG_PRINTF(2, 3);
 
 /*

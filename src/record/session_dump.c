@@ -225,6 +225,11 @@ void lg_session_dumps(struct lg_session *s, int64_t now, bool often)
 			       s->triggered == 1 ? "" : "s");
 }
 
+bool lg_session_is_copy(const struct lg_session *s)
+{
+	return s->silent;
+}
+
 void lg_session_dumps_end(struct lg_session *s)
 {
 	dump_ended(s, true);

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""laggard agent: real jobs on this machine, what it keeps and sends of them, and what is lost when things break."""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+
+import live
+import pytest
+from conftest import ROOT
+from fleet_stores import Server, clickhouse, free_port  # noqa: F401
+
+sys.path.insert(0, str(ROOT / "scenarios"))
+from judge import FOREIGN_LIMIT  # noqa: E402
+
+PYTHON = "/usr/bin/python3"
+ROLLUP = ("smap_gather_stats", "show_smaps_rollup", "smaps_pte_range", "smaps_pte_entry", "smaps_account")
+
+# Steps by the hand API of the hook, which needs no torch. Says how many there were.
+MARKED = """
+import sys, time
+import laggard
+end, n = time.monotonic() + float(sys.argv[1]), 0
+while time.monotonic() < end:
+    with laggard.stage("forward"):
+        time.sleep(float(sys.argv[2]))
+    laggard.step()
+    n += 1
+print(n)
+"""
+
+# The healthy twin: real DDP that mostly waits, so that two jobs fit on two CPUs.
+HEALTHY = """
+import os, pathlib, sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+end = time.monotonic() + float(sys.argv[2])
+go = torch.ones(1)
+while go.item():
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.1)
+    go.fill_(float(time.monotonic() < end))
+    dist.broadcast(go, 0)
+"""
+
+
+def environment(job_env, job, rank, world, port=1):
+    return {**job_env, "LAGGARD_JOB_ID": job, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world),
+            "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo"}
+
+
+class Agent:
+    def __init__(self, laggard_path, state, *options):
+        self.path, self.state, self.options, self.process = laggard_path, state, options, None
+
+    def start(self, *more):
+        self.process = subprocess.Popen([self.path, "agent", "--state", self.state, "--scan", "1s", "--flush", "1s",
+                                         "--budget", "100%", *self.options, *more], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=open(self.state.parent / "agent.err", "ab"))
+        return self
+
+    def status(self):
+        done = subprocess.run([self.path, "agent", "status", "--json", "--state", self.state], check=False,
+                              capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr
+        return json.loads(done.stdout)
+
+    def wait_for(self, holds, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError, ValueError):
+                s = self.status()
+                if holds(s):
+                    return s
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.2)
+        raise AssertionError(f"not within {seconds} s: {self.status()}\n{self.said()}")
+
+    def said(self):
+        return (self.state.parent / "agent.err").read_text()
+
+    def end(self, how=signal.SIGTERM):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture
+def agents(laggard_path, can_record, tmp_path):
+    """agents(OPTION...) -> an agent with a folder of its own; those that run are ended."""
+    made = []
+
+    def make(*options):
+        state = tmp_path / f"agent{len(made)}" / "state"
+        state.parent.mkdir()
+        made.append(Agent(laggard_path, state, *map(str, options)))
+        return made[-1]
+    yield make
+    for a in made:
+        if a.process and a.process.poll() is None:
+            a.process.kill()
+            a.process.wait()
+
+
+@pytest.fixture
+def marked(job_env):
+    """marked(job, ranks, seconds, step_s) -> a job that runs; its list of processes, each of which prints its steps."""
+    running = []
+
+    def call(job, ranks, seconds, step_s):
+        mine = [subprocess.Popen([PYTHON, "-c", MARKED, str(seconds), str(step_s)], stdout=subprocess.PIPE, text=True,
+                                 env=environment(job_env, job, r, ranks)) for r in range(ranks)]
+        running.extend(mine)
+        return mine
+    yield call
+    for p in running:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+
+
+def ask(laggard, question, store, *more):
+    done = laggard("fleet", question, "--json", *store, *more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_steps_come_into_the_store(laggard, agents, marked, tmp_path):
+    """Every step from the first look on, in the node's own file and in the store; and files that are root's alone."""
+    store = ["--store", f"sqlite:{tmp_path}/central.db"]
+    assert laggard("fleet", "init", *store).returncode == 0
+    agent = agents(*store, "--node", "n1", "--textfile", tmp_path / "laggard.prom").start()
+    job = marked("by hand", 2, 14, 0.05)
+    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["recorded"] and s["jobs"][0]["steps"] > 20)
+    text = (tmp_path / "laggard.prom").read_text()
+    made = sum(int(p.communicate()[0]) for p in job)
+    s = agent.wait_for(lambda s: not s["jobs"] and s["sent_rows"] == s["rows"] > 0)
+    assert (s["dropped_rows"], s["spool_batches"], s["healthy"]) == (0, 0, True)
+    for where in (store, ["--store", f"sqlite:{agent.state}/agent.db"]):
+        (found,) = ask(laggard, "jobs", where)
+        assert (found["job"], found["ranks"], found["world"], found["scheduler"]) == ("by hand", 2, 2, "laggard")
+        assert found["missing_steps"] == 0
+        assert made - 2 * 8 / 0.05 <= found["steps"] <= made and found["steps"] > 100
+        assert 49 <= found["median_ms"] <= 70
+        assert ask(laggard, "stragglers", where) == []
+    assert 'laggard_steps_total{job="by hand",attempt="0",user="0",rank="1"}' in text
+    assert agent.end() == 0, agent.said()
+    for path in [tmp_path / "central.db", *agent.state.rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert list((agent.state / "ring").iterdir()) == []
+
+
+def test_promtool_takes_the_metrics(agents, marked, tmp_path):
+    if subprocess.run(["which", "promtool"], check=False, stdout=subprocess.DEVNULL).returncode:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    agent = agents("--textfile", tmp_path / "laggard.prom").start()
+    marked('a "quoted\\ \n name\x1b', 2, 20, 0.05)
+    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > 20)
+    time.sleep(1.5)
+    text = (tmp_path / "laggard.prom").read_text()
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=False, capture_output=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    per_rank = [line for line in text.splitlines() if 'rank="0"' in line]
+    assert 1 <= len(per_rank) <= 32
+
+
+def test_killed_at_random_moments(laggard, agents, marked, tmp_path):
+    """What the store has and what it says is missing are all steps of each rank, and no step is there twice."""
+    store = ["--store", f"sqlite:{tmp_path}/central.db"]
+    assert laggard("fleet", "init", *store).returncode == 0
+    draw = random.Random(7)
+    agent = agents(*store)
+    job = marked("killed", 2, 40, 0.02)
+    for _ in range(6):
+        agent.start()
+        time.sleep(draw.uniform(1.5, 6))
+        agent.end(signal.SIGKILL)
+    agent.start()
+    made = sum(int(p.communicate()[0]) for p in job)
+    agent.wait_for(lambda s: not s["jobs"] and not s["spool_batches"])
+    assert agent.end() == 0
+    (found,) = ask(laggard, "jobs", store)
+    assert 0 < found["steps"] + found["missing_steps"] <= made
+    rows = sqlite3.connect(tmp_path / "central.db").execute(
+        "SELECT rank, step, last, steps FROM rank_step ORDER BY rank, step").fetchall()
+    for (rank, _, last, _), (next_rank, step, _, _) in zip(rows, rows[1:]):
+        assert rank != next_rank or last < step, "a step is in two rows"
+    assert all(steps <= last - step + 1 for _, step, last, steps in rows)
+    assert not [line for line in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if str(agent.state).encode() in line.read_bytes()], "a process of a killed agent lives on"
+
+
+def test_the_server_is_away_and_comes_back(laggard, agents, marked, clickhouse, tmp_path):  # noqa: F811
+    """Nothing is lost, nothing counts twice, while the server is killed in the middle of inserts."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    server = Server(clickhouse.program, folder).start()
+    store = server.store("away")
+    assert laggard("fleet", "init", *store).returncode == 0
+    agent = agents(*store).start()
+    job = marked("away", 4, 30, 0.02)
+    draw = random.Random(3)
+    try:
+        for _ in range(4):
+            time.sleep(draw.uniform(2, 4))
+            server.kill()
+            time.sleep(draw.uniform(0.5, 2))
+            server.start()
+        for p in job:
+            p.communicate()
+        s = agent.wait_for(lambda s: not s["jobs"] and not s["spool_batches"], 120)
+        assert s["dropped_rows"] == 0 and s["sent_rows"] >= s["rows"] and s["send_failures"] > 0
+        (central,) = ask(laggard, "jobs", store)
+        (own,) = ask(laggard, "jobs", ["--store", f"sqlite:{agent.state}/agent.db"])
+        assert (central["steps"], central["missing_steps"]) == (own["steps"], 0)
+    finally:
+        server.kill()
+
+
+def test_a_full_spool_drops_the_oldest_and_counts(laggard, agents, marked, tmp_path):
+    agent = agents("--store", f"http://127.0.0.1:{free_port()}/nobody", "--spool-size", "4K", "--flush", "0.5s").start()
+    marked("full", 4, 60, 0.05)
+    s = agent.wait_for(lambda s: s["dropped_rows"] > 40)
+    assert s["rows"] == s["spool_rows"] + s["dropped_rows"] and s["sent_rows"] == 0
+    assert s["spool_bytes"] <= 4096 and s["last_error"]
+    assert agent.end() == 0
+    left = [p.name for p in (agent.state / "spool").iterdir()]
+    rows = sum(int(name.split("-")[1].split(".")[0], 16) for name in left)
+    store = ["--store", f"sqlite:{tmp_path}/central.db"]
+    assert laggard("fleet", "init", *store).returncode == 0
+    (agent.state / "spool" / left[0]).write_bytes((agent.state / "spool" / left[0]).read_bytes()[:-9])  # torn
+    torn = int(left[0].split("-")[1].split(".")[0], 16)
+    agent.start(*store)
+    s = agent.wait_for(lambda s: not s["spool_batches"] and s["sent_batches"])
+    assert s["dropped_rows"] == torn
+    agent.end(signal.SIGKILL)
+    had = sqlite3.connect(tmp_path / "central.db").execute(
+        "SELECT (SELECT count(*) FROM rank_step) + (SELECT count(*) FROM stall)").fetchone()[0]
+    assert had >= rows - torn
+
+
+@pytest.mark.live
+def test_who_made_the_job_late(laggard, torch_python, agents, job_env, tmp_path):
+    """Two DDP jobs; one process reads smaps_rollup of rank 0 of one of them. Its name, its function, the rank, and the time
+    by that job's own clock."""
+    store = ["--store", f"sqlite:{tmp_path}/central.db"]
+    assert laggard("fleet", "init", *store).returncode == 0
+    out = tmp_path / "ill"
+    out.mkdir()
+    launch = [torch_python, ROOT / "scenarios/launch.py", "--nproc", "2"]
+    agent = agents(*store, "--window", "10s").start()
+    (tmp_path / "healthy.py").write_text(HEALTHY)
+    before, began = live.cpu_ticks(), time.monotonic()
+    ill = subprocess.Popen([*launch, "--pin", ROOT / "scenarios/train.py", "--out", out, "--seconds", "45", "--gb", "2.5"],
+                           env={**job_env, "LAGGARD_JOB_ID": "ill"}, stdout=subprocess.DEVNULL)
+    well = subprocess.Popen([*launch, tmp_path / "healthy.py", "-", "60"], env={**job_env, "LAGGARD_JOB_ID": "well"})
+    reader = None
+    try:
+        for rank in (0, 1):
+            while not (out / f"ready.{rank}").exists():
+                assert ill.poll() is None and time.monotonic() - began < 200
+                time.sleep(0.2)
+        reader = subprocess.Popen([torch_python, ROOT / "scenarios/agents/exporter.py", "--period", "2.5", "--log",
+                                   out / "log", (out / "ready.0").read_text().strip()])
+        assert ill.wait(timeout=200) == 0
+        reader.send_signal(signal.SIGTERM)
+        reader.wait(timeout=20)
+        agent.wait_for(lambda s: all(j["job"] != "ill" for j in s["jobs"]), 90)
+        s = agent.wait_for(lambda s: s["sent_rows"] == s["rows"])
+        assert s["dropped_rows"] == 0
+    finally:
+        for p in (ill, well, reader):
+            if p:
+                p.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    p.wait(timeout=30)
+                p.kill()
+                p.wait()
+    busy = [b - a for a, b in zip(before, live.cpu_ticks())]
+    steps = [tuple(map(int, line.split())) for line in (out / "steps.0").read_text().splitlines()]
+    holds = [tuple(map(int, line.split()))[:2] for line in (out / "log").read_text().splitlines()]
+    usual = statistics.median(dur for _, dur in steps)
+    truth_s = sum(max(dur - usual, 0) for ts, dur in steps
+                  if any(a < ts + dur and ts < a + n for a, n in holds)) / 1e9
+    culprits = [c for c in ask(laggard, "culprits", store) if c["process"] == "exporter.py"]
+    told_s = sum(c["lost_s"] for c in culprits)
+    print(f"lost by the job's clock {truth_s:.2f} s, told {told_s:.2f} s, CPUs {100 * busy[0] / busy[1]:.0f} % busy, agent",
+          json.dumps(s))
+    assert culprits and all(c["job"] == "ill" and c["jobs"] == 1 and c["rule"] == "host.lock_held" and
+                            c["function"] in ROLLUP for c in culprits), culprits
+    assert any(x["job"] == "ill" and x["rank"] == 0 and x["kind"] == "held_up" for x in ask(laggard, "stragglers", store))
+    jobs = {j["job"]: j for j in ask(laggard, "jobs", store)}
+    assert set(jobs) == {"ill", "well"} and jobs["ill"]["ranks"] == jobs["well"]["ranks"] == 2
+    assert sum(c["gpu_hours"] for c in culprits) == pytest.approx(told_s * 2 / 3600)
+    if abs(told_s - truth_s) > 0.15 * truth_s:
+        # Steps during a hold are longer also by what others took meanwhile: then this clock measures both.
+        assert usual / 1e6 > 14 * (1 + FOREIGN_LIMIT), f"told {told_s}, {truth_s} by the job's clock"
+        raise live.Disturbed(f"a step of 14 ms took {usual / 1e6:.0f} ms: others had the CPUs")
+
+
+def test_one_agent_a_folder_and_clear_errors(laggard, agents, tmp_path):
+    agent = agents().start()
+    agent.wait_for(lambda s: True)
+    second = laggard("agent", "--state", agent.state, timeout=30)
+    assert second.returncode == 1 and "another agent" in second.stderr and second.stderr.count("\n") == 1
+    config = tmp_path / "agent.conf"
+    for text, want in (("window = 1s", ":1: window: want"), ("# fine\nnothing", ":2: want KEY = VALUE"), ("a = b", "no setting")):
+        config.write_text(text + "\n")
+        done = laggard("agent", "--config", config, "--state", tmp_path / "other")
+        assert done.returncode in (1, 2) and want in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    for bad in (["--store", "redis:x"], ["--state", "relative"], ["--budget", "0"], ["--what", "1"], ["--json"]):
+        assert laggard("agent", *bad).returncode == 2, bad
+    assert agent.end() == 0
+    none = laggard("agent", "status", "--state", agent.state)
+    assert none.returncode == 1 and "no agent runs" in none.stderr
+    (tmp_path / "open").mkdir(mode=0o777)
+    os.chmod(tmp_path / "open", 0o777)
+    assert laggard("agent", "--state", tmp_path / "open").returncode == 1
+
+
+def test_settings_are_read_again(agents, tmp_path):
+    config = tmp_path / "agent.conf"
+    config.write_text("node = one\n")
+    agent = agents("--config", config).start()
+    assert agent.wait_for(lambda s: True)["node"] == "one"
+    config.write_text("node = two\nbudget = 3%\n")
+    agent.process.send_signal(signal.SIGHUP)
+    agent.wait_for(lambda s: s["node"] == "two")
+    config.write_text("window = never\n")
+    agent.process.send_signal(signal.SIGHUP)
+    s = agent.wait_for(lambda s: s["last_error"])
+    assert s["node"] == "two" and "stay as they were" in s["last_error"]

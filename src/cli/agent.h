@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent.h - the parts of laggard agent: what it is told, what it found of a job, and the processes that it starts.
+ * agent.h - the parts of laggard agent: what it is told, what it found of a job, and the processes that it
+ * starts.
  *
  *	the agent	finds jobs, folds their steps, keeps its own rows, writes batches into the spool
  *	a recorder	one for each job, with a ring; tells each step through a pipe
- *	a judge		of what a ring held while steps were slow; without privileges, as every reader of files
+ *	a judge		of what a ring held while steps were slow; without privileges, as every reader
  *	the sender	takes batches out of the spool to the store, again and again until it has them
  */
 #ifndef LG_CLI_AGENT_H
@@ -25,7 +26,8 @@ enum { LG_AGENT_JOBS = 8, LG_AGENT_TEXT = 256 };
 
 /* agent_settings.c. */
 struct lg_agent_settings {
-	char state[LG_AGENT_TEXT], store[LG_AGENT_TEXT], user[64], token_file[LG_AGENT_TEXT], ca_file[LG_AGENT_TEXT];
+	char state[LG_AGENT_TEXT], store[LG_AGENT_TEXT], user[64], token_file[LG_AGENT_TEXT],
+		ca_file[LG_AGENT_TEXT];
 	char cluster[64], node[64], textfile[LG_AGENT_TEXT];
 	int64_t scan_ns, flush_ns, window_ns, keep_ns;
 	uint64_t spool_bytes;
@@ -36,9 +38,11 @@ struct lg_agent_settings {
 /* What it is without a word: a node's own rows alone, nothing sent. */
 struct lg_agent_settings lg_agent_defaults(void);
 /* One setting; LG_E_USAGE with a line that says what is wanted. */
-int lg_agent_set(struct lg_agent_settings *s, const char *key, const char *value, struct lg_error *err) LG_MUST_CHECK;
+int lg_agent_set(struct lg_agent_settings *s, const char *key, const char *value,
+		 struct lg_error *err) LG_MUST_CHECK;
 /* "KEY = VALUE" lines of a file, # begins a comment. must: it has to be there. */
-int lg_agent_read(struct lg_agent_settings *s, const char *path, bool must, struct lg_error *err) LG_MUST_CHECK;
+int lg_agent_read(struct lg_agent_settings *s, const char *path, bool must,
+		  struct lg_error *err) LG_MUST_CHECK;
 bool lg_agent_is_setting(const char *key);
 
 /* What the sender tells, in memory that it shares with the agent. */
@@ -48,7 +52,8 @@ struct lg_agent_sent {
 	char error[LG_AGENT_TEXT];
 };
 
-/* agent_send.c. A process that sends what lies in the spool until it gets SIGTERM or its parent ends; -1 = none. */
+/* agent_send.c. A process that sends what lies in the spool until it gets SIGTERM or its parent ends; -1 =
+ * none. */
 pid_t lg_agent_send_start(const struct lg_agent_settings *s, struct lg_agent_sent *sent, int lock);
 
 /* agent_judge.c. What a judge says of a ring's file: a finding, or a victim's part of one. */
@@ -61,7 +66,8 @@ struct lg_agent_stall {
 	char rule[48], stage[24], process[64], func[128], object[64], stack[512], said[400];
 };
 enum { LG_AGENT_STALLS = 64 }; /* of one file, at most */
-/* In a child: judge path and write the stalls to fd; what was lost from `from` to `to` counts. Never returns. */
+/* In a child: judge path and write the stalls to fd; what was lost from `from` to `to` counts. Never
+ * returns. */
 void lg_agent_judge(char *path, int64_t from, int64_t to, int fd) __attribute__((noreturn));
 
 struct lg_agent_rank {
@@ -92,7 +98,9 @@ struct lg_agent_job {
 	int64_t window_from;      /* CLOCK_MONOTONIC */
 	int64_t asked_at;         /* a dump is on its way; 0 = none */
 	char ring[PATH_MAX];      /* the recorder's file, without its suffix */
-	uint64_t n_steps, judged, unjudged, lost_us, failures; /* windows with slow steps; starts that failed */
+	uint64_t n_steps, lost_us;
+	uint64_t judged, unjudged; /* windows with slow steps */
+	uint64_t failures;         /* starts of a recorder */
 	int64_t retry_at;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_jobs.c - from jobs to their recorders, from steps to rows, from slow steps to evidence; within a budget. */
+/* agent_jobs.c - from jobs to their recorders, from steps to rows, from slow steps to evidence; within a
+ * budget. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,8 +29,17 @@ extern char **environ;
 #define WORTH_ASKING 0.01
 #define DUMP_PATIENCE (30 * SECOND)
 #define JUDGE_PATIENCE (120 * SECOND)
-/* Seconds of the budget that may be saved up, that one begins with, and that may be owed before something goes. */
-enum { SAVED_S = 600, FIRST_CPU_S = 10, OWED_S = 120, SHED_EVERY_S = 60, RESTORE_AFTER_S = 600, LEVELS = 3, STEP_PACKETS = 4096 };
+/* Seconds of the budget that may be saved up, that one begins with, and that may be owed before something
+ * goes. */
+enum {
+	SAVED_S = 600,
+	FIRST_CPU_S = 10,
+	OWED_S = 120,
+	SHED_EVERY_S = 60,
+	RESTORE_AFTER_S = 600,
+	LEVELS = 3,
+	STEP_PACKETS = 4096
+};
 
 int64_t lg_agent_now(void)
 {
@@ -56,11 +66,20 @@ static void record(const struct lg_agent *a, const struct lg_agent_job *j, const
 	struct lg_error err = { .offset = LG_NO_OFFSET };
 	bool samples = a->level < 1 && a->set.freq_hz;
 	struct lg_record_options r = {
-		.out = out, .pids = j->pids, .n_pids = j->n, .freq_hz = samples ? (unsigned)a->set.freq_hz : 0,
-		.ring_ns = a->set.window_ns + a->set.window_ns / 2, .confine = true, .quiet = true,
-		.profile = a->level < 1 ? LG_PROFILE_DEFAULT : LG_PROFILE_LIGHT, .no_python = a->level >= 1,
-		.tier = a->level < 2 ? LG_TIER_AUTO : LG_TIER_PROCFS, .env = environ, .cmdline = "laggard agent",
-		.step = tell_step, .step_arg = &to,
+		.out = out,
+		.pids = j->pids,
+		.n_pids = j->n,
+		.freq_hz = samples ? (unsigned)a->set.freq_hz : 0,
+		.ring_ns = a->set.window_ns + a->set.window_ns / 2,
+		.confine = true,
+		.quiet = true,
+		.profile = a->level < 1 ? LG_PROFILE_DEFAULT : LG_PROFILE_LIGHT,
+		.no_python = a->level >= 1,
+		.tier = a->level < 2 ? LG_TIER_AUTO : LG_TIER_PROCFS,
+		.env = environ,
+		.cmdline = "laggard agent",
+		.step = tell_step,
+		.step_arg = &to,
 	};
 	int status = LG_EXIT_FAILED;
 
@@ -133,8 +152,12 @@ static void stop_recorder(struct lg_agent_job *j)
 
 static void describe(struct lg_agent *a, struct lg_agent_job *j)
 {
-	struct lg_fleet_job row = { .job = j->id, .attempt = (uint16_t)j->attempt, .name = j->name, .sched = j->sched,
-				    .world = (uint32_t)LG_MAX(j->world, (int32_t)j->n), .started_us = j->start_us };
+	struct lg_fleet_job row = { .job = j->id,
+				    .attempt = (uint16_t)j->attempt,
+				    .name = j->name,
+				    .sched = j->sched,
+				    .world = (uint32_t)LG_MAX(j->world, (int32_t)j->n),
+				    .started_us = j->start_us };
 	char user[16];
 
 	snprintf(user, sizeof user, "%u", j->uid);
@@ -233,7 +256,8 @@ static void settle(struct lg_agent *a, struct lg_agent_job *j, const struct lg_n
 	start_recorder(a, j);
 }
 
-static void add_row(struct lg_agent *a, struct lg_agent_job *j, struct lg_agent_rank *r, struct lg_fleet_rank_step *row)
+static void add_row(struct lg_agent *a, struct lg_agent_job *j, struct lg_agent_rank *r,
+		    struct lg_fleet_rank_step *row)
 {
 	row->job = j->id;
 	row->attempt = (uint16_t)j->attempt;
@@ -337,9 +361,12 @@ void lg_agent_take_steps(struct lg_agent *a, struct lg_agent_job *j)
 
 	_Static_assert((int)LG_FOLD_STAGES == (int)LG_STAGE_MAX, "stages of fold.h");
 	/* The recorder writes packets whole; no more than a second's worth at once. */
-	for (unsigned i = 0; j->steps >= 0 && i < STEP_PACKETS && read(j->steps, &t, sizeof t) == (ssize_t)sizeof t; i++) {
+	for (unsigned i = 0;
+	     j->steps >= 0 && i < STEP_PACKETS && read(j->steps, &t, sizeof t) == (ssize_t)sizeof t; i++) {
 		struct lg_agent_rank *r = rank_of(j, &t);
-		struct lg_fold_step s = { .number = t.number, .t0_us = wall_us(a, t.ts), .dur = t.dur, .wait = t.wait };
+		struct lg_fold_step s = {
+			.number = t.number, .t0_us = wall_us(a, t.ts), .dur = t.dur, .wait = t.wait
+		};
 		struct lg_fleet_rank_step row;
 		int64_t late;
 
@@ -508,7 +535,8 @@ void lg_agent_windows(struct lg_agent *a)
 
 		if (j->asked_at)
 			look_for_dump(a, j, now);
-		else if (j->phase == LG_AGENT_RECORDING && j->recorder > 0 && now - j->window_from >= a->set.window_ns)
+		else if (j->phase == LG_AGENT_RECORDING && j->recorder > 0 &&
+			 now - j->window_from >= a->set.window_ns)
 			end_window(a, j, now);
 	}
 }
@@ -627,7 +655,8 @@ void lg_agent_reckon(struct lg_agent *a)
 	a->credit_s = LG_MIN(a->credit_s, LG_MAX(SAVED_S * rate, (double)FIRST_CPU_S));
 	a->cpu_s = cpu;
 	a->reckoned_at = now;
-	if (a->credit_s < -OWED_S * rate && a->level + 1 < LEVELS && now - a->level_at > SHED_EVERY_S * SECOND)
+	if (a->credit_s < -OWED_S * rate && a->level + 1 < LEVELS &&
+	    now - a->level_at > SHED_EVERY_S * SECOND)
 		set_level(a, a->level + 1, now);
 	else if (a->level && a->credit_s > 0 && now - a->level_at > RESTORE_AFTER_S * SECOND)
 		set_level(a, a->level - 1, now);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent_judge.c - what slow steps were lost to, from the file of a ring: in a process of its own, which reads files
- * as every other command does and writes packets of one size to a pipe.
+ * agent_judge.c - what slow steps were lost to, from the file of a ring: in a process of its own, which
+ * reads files as every other command does and writes packets of one size to a pipe.
  *
- * A ring holds more than the window that is asked about, so that a wait which began before it is seen whole. What
- * was lost before or after the window was, or will be, judged with that one: no moment counts twice.
+ * A ring holds more than the window that is asked about, so that a wait which began before it is seen
+ * whole. What was lost before or after the window was, or will be, judged with that one: no moment counts
+ * twice.
  */
 #include <math.h>
 #include <signal.h>
@@ -64,7 +65,8 @@ static void stack_text(char *to, size_t size, const struct lg_finding *f)
 	text(to, size, all);
 }
 
-/* Of what it lost, in the window; where moments are not kept, by the window's share. *ret_ts: of the first moment. */
+/* Of what it lost, in the window; where moments are not kept, by the window's share. *ret_ts: of the first
+ * moment. */
 static int64_t lost_within(const struct lg_verdict *v, const struct lg_finding *f, int64_t from, int64_t to,
 			   int64_t *ret_ts, uint32_t *ret_seen)
 {
@@ -79,7 +81,8 @@ static int64_t lost_within(const struct lg_verdict *v, const struct lg_finding *
 			       ? (int64_t)(f->lost_ms * 1e6 * fmin(1, (double)(to - from) / run)) : 0;
 	}
 	for (size_t i = 0; i < f->n_moments; i++) {
-		int64_t a = LG_MAX(f->moments[i].ts, from), b = LG_MIN(f->moments[i].ts + f->moments[i].dur, to);
+		int64_t a = LG_MAX(f->moments[i].ts, from),
+			b = LG_MIN(f->moments[i].ts + f->moments[i].dur, to);
 
 		if (b <= a)
 			continue;
@@ -96,7 +99,8 @@ static int64_t lost_within(const struct lg_verdict *v, const struct lg_finding *
 static int64_t step_at(const struct lg_verdict *v, int32_t rank, int64_t ts)
 {
 	for (size_t i = 0; i < v->n_steps; i++)
-		if (v->steps[i].ts <= ts && ts < v->steps[i].ts + v->steps[i].dur && (rank < 0 || v->steps[i].rank == rank))
+		if (v->steps[i].ts <= ts && ts < v->steps[i].ts + v->steps[i].dur &&
+		    (rank < 0 || v->steps[i].rank == rank))
 			return v->steps[i].number;
 	return -1;
 }
@@ -126,7 +130,8 @@ static void tell(const struct lg_verdict *v, int64_t from, int64_t to, int fd)
 		text(s.object, sizeof s.object, f->culprit.lock);
 		stack_text(s.stack, sizeof s.stack, f);
 		text(s.said, sizeof s.said, f->title);
-		/* Several were held up in turn, or together: each has its part, and all parts are the whole. */
+		/* Several were held up in turn, or together: each has its part, and all parts are the
+		 * whole. */
 		for (size_t k = 0; k < n && left; k++, left--) {
 			s.rank = f->n_victims ? f->victims[k].rank : -1;
 			s.step = step_at(v, s.rank, s.ts);

@@ -3,8 +3,8 @@
  * agent_send.c - the process that takes batches from the spool to the store.
  *
  * It has the network and what a server answers, so it has no capability. A batch stays in the spool until
- * the store has it; what is sent a second time replaces itself there. After a failure it waits, twice as long each
- * time up to a minute, and by a random part of that, so that not all nodes come back at once.
+ * the store has it; what is sent a second time replaces itself there. After a failure it waits, twice as
+ * long each time up to a minute, and by a random part of that, so that not all nodes come back at once.
  */
 #include <signal.h>
 #include <stdio.h>

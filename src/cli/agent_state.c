@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent_state.c - what the agent tells of itself: status.json and status.txt in its folder, and a textfile for
- * node_exporter. Each is made whole beside its name and renamed. Series are bounded: names of culprits are never labels.
+ * agent_state.c - what the agent tells of itself: status.json and status.txt in its folder, and a textfile
+ * for node_exporter. Each is made whole beside its name and renamed. Series are bounded: names of culprits
+ * are never labels.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -97,15 +97,21 @@ static void flush(struct lg_agent *a)
 {
 	uint64_t now_us = (uint64_t)(lg_agent_now() + a->wall_offset) / 1000, last;
 	struct lg_error err = { .offset = LG_NO_OFFSET };
-	size_t rows = lg_fleet_batch_rows(a->batch, LG_FLEET_T_RANK_STEP) + lg_fleet_batch_rows(a->batch, LG_FLEET_T_STALL);
-	struct lg_fleet_batch_row row = { .node = a->node, .agent = a->agent_id, .seq = ++a->seq, .t0_us = now_us,
-					  .rows = (uint32_t)rows, .ver = now_us };
+	size_t rows = lg_fleet_batch_rows(a->batch, LG_FLEET_T_RANK_STEP) +
+		      lg_fleet_batch_rows(a->batch, LG_FLEET_T_STALL);
+	struct lg_fleet_batch_row row = { .node = a->node,
+					  .agent = a->agent_id,
+					  .seq = ++a->seq,
+					  .t0_us = now_us,
+					  .rows = (uint32_t)rows,
+					  .ver = now_us };
 	char *bytes = NULL;
 	size_t n = 0;
 	int rc;
 
 	a->batch_due = false;
-	if (!rows && !lg_fleet_batch_rows(a->batch, LG_FLEET_T_JOB) && !lg_fleet_batch_rows(a->batch, LG_FLEET_T_NODE)) {
+	if (!rows && !lg_fleet_batch_rows(a->batch, LG_FLEET_T_JOB) &&
+	    !lg_fleet_batch_rows(a->batch, LG_FLEET_T_NODE)) {
 		a->seq--;
 		if (*a->set.store)
 			(void)!lg_spool_look(&a->spool, &last, &err);
@@ -123,8 +129,8 @@ static void flush(struct lg_agent *a)
 	a->rows += rows;
 	if (lg_fleet_put(a->own, bytes, n, &err))
 		lg_agent_trouble(a, "%s", err.message);
-	if (*a->set.store &&
-	    (lg_spool_look(&a->spool, &last, &err) || lg_spool_add(&a->spool, a->seq, (uint32_t)rows, bytes, n, &err)))
+	if (*a->set.store && (lg_spool_look(&a->spool, &last, &err) ||
+			      lg_spool_add(&a->spool, a->seq, (uint32_t)rows, bytes, n, &err)))
 		lg_agent_trouble(a, "%s", err.message);
 	lg_free(bytes);
 }
@@ -166,7 +172,8 @@ static int open_state(struct lg_agent *a, struct lg_error *err)
 	uint64_t last = 0;
 	int rc = make_folder(a->set.state, err);
 
-	for (int64_t until = lg_agent_now() + 5 * SECOND; !rc;) { /* children of one that was killed end soon */
+	/* Children of one that was killed end soon. */
+	for (int64_t until = lg_agent_now() + 5 * SECOND; !rc;) {
 		rc = lg_agent_lock(&a->set, &a->lock, err);
 		if (rc != LG_E_PERM || lg_agent_now() > until)
 			break;
@@ -177,7 +184,8 @@ static int open_state(struct lg_agent *a, struct lg_error *err)
 	if (!rc)
 		rc = make_folder(path, err);
 	snprintf(path, sizeof path, "%s/spool", a->set.state);
-	rc = rc ?: lg_spool_open(&a->spool, path, a->set.spool_bytes, err) ?: lg_spool_look(&a->spool, &last, err);
+	rc = rc ?: lg_spool_open(&a->spool, path, a->set.spool_bytes, err);
+	rc = rc ?: lg_spool_look(&a->spool, &last, err);
 	snprintf(store, sizeof store, "sqlite:%s/agent.db", a->set.state);
 	rc = rc ?: lg_fleet_open(&a->own, &own, err) ?: lg_fleet_init(a->own, &from, err);
 	/* Numbers of batches rise, whatever was lost: no later one takes the name of one that waits. */
@@ -295,7 +303,8 @@ static void watch(struct lg_agent *a, const struct told *t, int signals)
 			flushed = now;
 		}
 		if (now - tidied >= TIDY_EVERY) {
-			uint64_t wall = (uint64_t)(now + a->wall_offset) / 1000, keep = (uint64_t)a->set.keep_ns / 1000;
+			uint64_t wall = (uint64_t)(now + a->wall_offset) / 1000,
+				 keep = (uint64_t)a->set.keep_ns / 1000;
 
 			for (enum lg_fleet_table_id i = 0; i < LG_FLEET_N_TABLES; i++)
 				if (lg_fleet_forget(a->own, i, wall > keep ? wall - keep : 0, &n, &err))

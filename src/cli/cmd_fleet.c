@@ -123,8 +123,9 @@ static int jobs(struct lg_fleet *f, struct answer *a, struct lg_error *err)
 			continue;
 		}
 		column(a->o, s->name, 24);
-		lg_out_printf(a->o, "%5u %10" PRIu64 " %8" PRIu64 " %10.1f %10.1f %9u %11.2f  %.2f h\n", s->ranks, s->steps,
-			      s->missing, s->median_ms, s->worst_ms, s->worst_step, s->rank_s / 3600, s->gpu_hours);
+		lg_out_printf(a->o, "%5u %10" PRIu64 " %8" PRIu64 " %10.1f %10.1f %9u %11.2f  %.2f h\n",
+			      s->ranks, s->steps, s->missing, s->median_ms, s->worst_ms, s->worst_step,
+			      s->rank_s / 3600, s->gpu_hours);
 	}
 	lg_free(v);
 	return rc;

@@ -58,7 +58,8 @@ static void learn(struct lg_fold *f, int64_t dur)
 	f->usual = sorted[n / 2];
 }
 
-/* How wide the next row is to be. Rows that come too fast, whatever the steps say of themselves, are widened. */
+/* How wide the next row is to be. Rows that come too fast, whatever the steps say of themselves, are
+ * widened. */
 static void choose_width(struct lg_fold *f, uint64_t t0_us)
 {
 	uint64_t w = 1;
@@ -71,7 +72,8 @@ static void choose_width(struct lg_fold *f, uint64_t t0_us)
 	f->width = w;
 }
 
-bool lg_fold_add(struct lg_fold *f, const struct lg_fold_step *s, struct lg_fleet_rank_step *ret, int64_t *ret_late)
+bool lg_fold_add(struct lg_fold *f, const struct lg_fold_step *s, struct lg_fleet_rank_step *ret,
+		 int64_t *ret_late)
 {
 	struct lg_fleet_rank_step *r = &f->row;
 	uint32_t number = s->number < 0 ? 0 : s->number > UINT32_MAX ? UINT32_MAX : (uint32_t)s->number;

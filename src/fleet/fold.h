@@ -2,9 +2,9 @@
 /*
  * fold.h - the steps of a rank, folded to about a row a second.
  *
- * A row has the steps with the same number / 2^k, where k is the least with which a row lasts a second and more. So
- * the rows of ranks that step together lie on each other, and a wider row on whole narrower ones. The
- * longest step keeps its number. Knows no clock and no file; one thread.
+ * A row has the steps with the same number / 2^k, where k is the least with which a row lasts a second and
+ * more. So the rows of ranks that step together lie on each other, and a wider row on whole narrower ones.
+ * The longest step keeps its number. Knows no clock and no file; one thread.
  */
 #ifndef LG_FLEET_FOLD_H
 #define LG_FLEET_FOLD_H
@@ -28,10 +28,12 @@ struct lg_fold {
 };
 
 /*
- * One more step. True: *ret is a row that is whole (job, attempt, rank, node and ver are the caller's to set). *ret_late:
- * what the step took beyond the rank's usual one where that is long enough to be asked why, else 0; ns.
+ * One more step. True: *ret is a row that is whole (job, attempt, rank, node and ver are the caller's to
+ * set). *ret_late: what the step took beyond the rank's usual one where that is long enough to be asked why,
+ * else 0; ns.
  */
-bool lg_fold_add(struct lg_fold *f, const struct lg_fold_step *s, struct lg_fleet_rank_step *ret, int64_t *ret_late);
+bool lg_fold_add(struct lg_fold *f, const struct lg_fold_step *s, struct lg_fleet_rank_step *ret,
+		 int64_t *ret_late);
 /* What is open, at the end. */
 bool lg_fold_end(struct lg_fold *f, struct lg_fleet_rank_step *ret);
 

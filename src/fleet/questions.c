@@ -12,8 +12,9 @@
 #include "base/order.h"
 
 /*
- * A rank is persistently late from here on: the median over steps of its excess is so much of the median step, and
- * so many times what the middle one of its peers has. The share is that of severity medium (doc/contract.md).
+ * A rank is persistently late from here on: the median over steps of its excess is so much of the median
+ * step, and so many times what the middle one of its peers has. The share is that of severity medium
+ * (doc/contract.md).
  */
 #define LATE_SHARE 0.03
 #define LATE_TIMES 4.0
@@ -146,8 +147,8 @@ static bool is_meant(const struct lg_fleet_job_sum *j, const struct lg_fleet_sco
 	return !s->job || !strcmp(s->job, j->name) || !strcmp(s->job, hex);
 }
 
-int lg_fleet_jobs(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_job_sum **ret, size_t *ret_n,
-		  struct lg_error *err)
+int lg_fleet_jobs(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_job_sum **ret,
+		  size_t *ret_n, struct lg_error *err)
 {
 	struct jobs j = { 0 };
 	size_t kept = 0;
@@ -303,8 +304,8 @@ static int take_number(void *arg, size_t n, const char *const *v, struct lg_erro
 }
 
 /*
- * Ranks fold their steps by powers of two (fold.h), not all by the same: what covers the widest is compared. Of
- * the steps' own work: its median over ranks, and how much longer each rank's was.
+ * Ranks fold their steps by powers of two (fold.h), not all by the same: what covers the widest is
+ * compared. Of the steps' own work: its median over ranks, and how much longer each rank's was.
  */
 static int ask_late(struct lg_fleet *f, struct late *l, const struct lg_fleet_scope *s, struct lg_error *err)
 {
@@ -332,8 +333,8 @@ static int ask_late(struct lg_fleet *f, struct late *l, const struct lg_fleet_sc
 				  "LIMIT 100", s->since_us, where);
 }
 
-LG_ORDER_BY(cmp_late, struct lg_fleet_straggler, LG_CMP(y->gpu_hours, x->gpu_hours) ?: LG_CMP(x->job, y->job) ?:
-	    LG_CMP(x->rank, y->rank))
+LG_ORDER_BY(cmp_late, struct lg_fleet_straggler,
+	    LG_CMP(y->gpu_hours, x->gpu_hours) ?: LG_CMP(x->job, y->job) ?: LG_CMP(x->rank, y->rank))
 
 int lg_fleet_stragglers(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_straggler **ret,
 			size_t *ret_n, struct lg_error *err)

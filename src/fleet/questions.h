@@ -2,8 +2,9 @@
 /*
  * questions.h - what a fleet is asked: which jobs, which rank is late, who costs the most.
  *
- * Every answer is counted from the rows of a store (store.h), with a floor below which nobody is named. The work of
- * a rank in a step is the step's time but for what the rank was in collectives: there the late one's peers wait.
+ * Every answer is counted from the rows of a store (store.h), with a floor below which nobody is named.
+ * The work of a rank in a step is the step's time but for what the rank was in collectives: there the late
+ * one's peers wait.
  */
 #ifndef LG_FLEET_QUESTIONS_H
 #define LG_FLEET_QUESTIONS_H
@@ -22,7 +23,8 @@ struct lg_fleet_job_sum {
 	uint16_t attempt;
 	char name[LG_FLEET_NAME], user[LG_FLEET_NAME], sched[LG_FLEET_NAME];
 	uint32_t world, ranks;          /* ranks: that are in the store */
-	uint64_t steps, missing;        /* of all ranks; missing: steps between a rank's first and last with no row */
+	uint64_t steps,
+		missing; /* of all ranks; missing: steps between a rank's first and last with no row */
 	uint64_t first_us, last_us;
 	double median_ms, worst_ms;     /* a step */
 	uint32_t worst_step;
@@ -48,8 +50,8 @@ struct lg_fleet_culprit {
 };
 
 /* The caller frees *ret with lg_free(). At most LG_FLEET_JOBS_MAX, the last to run first. */
-int lg_fleet_jobs(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_job_sum **ret, size_t *ret_n,
-		  struct lg_error *err) LG_MUST_CHECK;
+int lg_fleet_jobs(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_job_sum **ret,
+		  size_t *ret_n, struct lg_error *err) LG_MUST_CHECK;
 /* Worst first. */
 int lg_fleet_stragglers(struct lg_fleet *f, const struct lg_fleet_scope *s, struct lg_fleet_straggler **ret,
 			size_t *ret_n, struct lg_error *err) LG_MUST_CHECK;

@@ -11,7 +11,8 @@
 static const char magic[8] = "LGBATCH1";
 
 #define COLUMN(name, type) { #name, LG_FLEET_##type },
-#define T(NAME, name, key, day) static const struct lg_fleet_column columns_##NAME[] = { LG_FLEET_##NAME(COLUMN) };
+#define T(NAME, name, key, day) \
+	static const struct lg_fleet_column columns_##NAME[] = { LG_FLEET_##NAME(COLUMN) };
 LG_FLEET_TABLES(T)
 #undef T
 const struct lg_fleet_table lg_fleet_tables[LG_FLEET_N_TABLES] = {
@@ -133,7 +134,8 @@ bool lg_fleet_batch_full(const struct lg_fleet_batch *b)
 }
 
 /* One member, fast: what is repeated in neighbouring rows is most of it. */
-static int pack(const char *raw, size_t n, struct lg_out *o, uint32_t table, uint32_t rows, struct lg_error *err)
+static int pack(const char *raw, size_t n, struct lg_out *o, uint32_t table, uint32_t rows,
+		struct lg_error *err)
 {
 	enum { GZIP = 16 + MAX_WBITS };
 	z_stream z = { 0 };
@@ -195,7 +197,8 @@ int lg_fleet_batch_pack(struct lg_fleet_batch *b, char **ret, size_t *ret_n, str
 	return rc ?: *ret ? 0 : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 }
 
-int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet_part *ret, struct lg_error *err)
+int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet_part *ret,
+			struct lg_error *err)
 {
 	const uint8_t *p = bytes;
 	struct part_head h;
@@ -210,7 +213,8 @@ int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet
 	memcpy(&h, p + *at, sizeof h);
 	if (h.table == UINT32_MAX)
 		return *at + sizeof h == n ? 0 : lg_fail(err, LG_E_FORMAT, *at, "something follows the end of the batch");
-	if (h.table >= LG_FLEET_N_TABLES || !h.rows || h.rows > LG_FLEET_PART_ROWS || h.raw_bytes > LG_FLEET_PART_BYTES)
+	if (h.table >= LG_FLEET_N_TABLES || !h.rows || h.rows > LG_FLEET_PART_ROWS ||
+	    h.raw_bytes > LG_FLEET_PART_BYTES)
 		return lg_fail(err, LG_E_FORMAT, *at, "a part of the batch has no possible head");
 	if (n - *at - sizeof h < h.gzip_bytes)
 		return lg_fail(err, LG_E_FORMAT, *at, "the batch is cut off");
@@ -224,7 +228,9 @@ int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet
 static int unpack(const struct lg_fleet_part *p, uint8_t *to, struct lg_error *err)
 {
 	enum { GZIP = 16 + MAX_WBITS };
-	z_stream z = { .next_in = (uint8_t *)(uintptr_t)p->gzip, .avail_in = (uInt)p->gzip_bytes, .next_out = to,
+	z_stream z = { .next_in = (uint8_t *)(uintptr_t)p->gzip,
+		       .avail_in = (uInt)p->gzip_bytes,
+		       .next_out = to,
 		       .avail_out = p->raw_bytes };
 	int rc;
 

@@ -3,9 +3,9 @@
  * rows.h - rows of the fleet's tables, and the batches in which they travel.
  *
  * A batch is a file: a head, then a part for each table that has rows, packed by gzip, in ClickHouse's
- * RowBinary (integers little-endian, strings behind their length in LEB128): an engine that speaks it gets the part
- * as it lies there. What is in a batch has come from another machine, maybe from a stranger: it is checked
- * before a row of it is believed.
+ * RowBinary (integers little-endian, strings behind their length in LEB128): an engine that speaks it gets
+ * the part as it lies there. What is in a batch has come from another machine, maybe from a stranger: it is
+ * checked before a row of it is believed.
  */
 #ifndef LG_FLEET_ROWS_H
 #define LG_FLEET_ROWS_H
@@ -70,7 +70,8 @@ size_t lg_fleet_batch_rows(const struct lg_fleet_batch *b, enum lg_fleet_table_i
 /* No more fit: it is to be packed. */
 bool lg_fleet_batch_full(const struct lg_fleet_batch *b);
 /* The bytes of the file (lg_free() them), and the batch is empty again. */
-int lg_fleet_batch_pack(struct lg_fleet_batch *b, char **ret, size_t *ret_n, struct lg_error *err) LG_MUST_CHECK;
+int lg_fleet_batch_pack(struct lg_fleet_batch *b, char **ret, size_t *ret_n,
+			struct lg_error *err) LG_MUST_CHECK;
 
 struct lg_fleet_part {
 	enum lg_fleet_table_id table;
@@ -80,10 +81,11 @@ struct lg_fleet_part {
 };
 
 /*
- * The parts of a batch's bytes, in order: *at is 0 at first. 1 = there is one, 0 = that was the last, LG_E_FORMAT:
- * the bytes are no batch, or not the whole of one.
+ * The parts of a batch's bytes, in order: *at is 0 at first. 1 = there is one, 0 = that was the last,
+ * LG_E_FORMAT: the bytes are no batch, or not the whole of one.
  */
-int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet_part *ret, struct lg_error *err);
+int lg_fleet_batch_next(const void *bytes, size_t n, size_t *at, struct lg_fleet_part *ret,
+			struct lg_error *err);
 /*
  * Unpack a part and call f for each of its rows, value by value as its table has them: strings with their
  * length. LG_E_FORMAT: it is not what its head says; rows before the bad one have been told by then.

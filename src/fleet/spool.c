@@ -60,7 +60,8 @@ struct found {
 };
 
 /* Of the files whose number is at least `from`, the first one; what there is in all into s. */
-static int walk(struct lg_spool *s, uint64_t from, struct found *ret, uint64_t *ret_last, bool tidy, struct lg_error *err)
+static int walk(struct lg_spool *s, uint64_t from, struct found *ret, uint64_t *ret_last, bool tidy,
+		struct lg_error *err)
 {
 	int fd = openat(s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -81,7 +82,8 @@ static int walk(struct lg_spool *s, uint64_t from, struct found *ret, uint64_t *
 
 		if (tidy && !strncmp(e->d_name, "new.", 4))
 			unlinkat(s->dir, e->d_name, 0);
-		if (!parse_name(e->d_name, &f.seq, &f.rows) || fstatat(s->dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		if (!parse_name(e->d_name, &f.seq, &f.rows) ||
+		    fstatat(s->dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		f.bytes = (uint64_t)st.st_size;
 		s->bytes += f.bytes;
@@ -112,7 +114,8 @@ static bool drop_oldest(struct lg_spool *s)
 	struct found f;
 	uint64_t last;
 
-	for (uint64_t from = 0; !walk(s, from, &f, &last, false, &ignored) && f.seq != UINT64_MAX; from = f.seq + 1) {
+	for (uint64_t from = 0; !walk(s, from, &f, &last, false, &ignored) && f.seq != UINT64_MAX;
+	     from = f.seq + 1) {
 		int fd = openat(s->dir, f.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 		bool gone = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !unlinkat(s->dir, f.name, 0);
 
@@ -165,7 +168,8 @@ static int write_file(struct lg_spool *s, const char *name, const void *bytes, s
 	return rc;
 }
 
-int lg_spool_add(struct lg_spool *s, uint64_t seq, uint32_t rows, const void *bytes, size_t n, struct lg_error *err)
+int lg_spool_add(struct lg_spool *s, uint64_t seq, uint32_t rows, const void *bytes, size_t n,
+		 struct lg_error *err)
 {
 	char name[NAME];
 	int rc = 0;
@@ -176,7 +180,8 @@ int lg_spool_add(struct lg_spool *s, uint64_t seq, uint32_t rows, const void *by
 	if (s->bytes + n > s->most_bytes)
 		rc = lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "the spool has no room for a batch of %zu bytes", n);
 	/* A full disk has room again where older ones go. */
-	while (!rc && (rc = write_file(s, name, bytes, n, err)) && err && err->os_errno == ENOSPC && drop_oldest(s))
+	while (!rc && (rc = write_file(s, name, bytes, n, err)) && err && err->os_errno == ENOSPC &&
+	       drop_oldest(s))
 		rc = 0;
 	if (rc) {
 		s->dropped_rows += rows;
@@ -202,8 +207,8 @@ int lg_spool_oldest(struct lg_spool *s, struct lg_spooled *ret, struct lg_error 
 		if (rc || f.seq == UINT64_MAX)
 			return rc;
 		ret->fd = openat(s->dir, f.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-		if (ret->fd >= 0 && !flock(ret->fd, LOCK_EX | LOCK_NB) && !fstat(ret->fd, &st) && st.st_nlink &&
-		    S_ISREG(st.st_mode) && st.st_size <= BATCH_BYTES_MAX)
+		if (ret->fd >= 0 && !flock(ret->fd, LOCK_EX | LOCK_NB) && !fstat(ret->fd, &st) &&
+		    st.st_nlink && S_ISREG(st.st_mode) && st.st_size <= BATCH_BYTES_MAX)
 			break;
 		if (ret->fd >= 0)
 			close(ret->fd);

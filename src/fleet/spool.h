@@ -4,8 +4,9 @@
  *
  *	SEQ-ROWS.batch	(16 digits, 8 digits) made whole under another name, written out, then renamed
  *
- * One process writes, one sends. The sender holds a file's lock (flock) while it sends: then it is neither dropped
- * nor counted as such. Where there is no room the oldest that nobody holds goes, and its rows are counted.
+ * One process writes, one sends. The sender holds a file's lock (flock) while it sends: then it is neither
+ * dropped nor counted as such. Where there is no room the oldest that nobody holds goes, and its rows are
+ *counted.
  */
 #ifndef LG_FLEET_SPOOL_H
 #define LG_FLEET_SPOOL_H
@@ -23,7 +24,8 @@ struct lg_spool {
 };
 
 /* path: a folder of this user alone, made where it is not there (0700). */
-int lg_spool_open(struct lg_spool *s, const char *path, uint64_t most_bytes, struct lg_error *err) LG_MUST_CHECK;
+int lg_spool_open(struct lg_spool *s, const char *path, uint64_t most_bytes,
+		  struct lg_error *err) LG_MUST_CHECK;
 void lg_spool_close(struct lg_spool *s);
 /* Count what waits; *ret_last: the greatest number there, 0 = none. What was never finished is removed. */
 int lg_spool_look(struct lg_spool *s, uint64_t *ret_last, struct lg_error *err) LG_MUST_CHECK;

@@ -52,7 +52,8 @@ const char *lg_fleet_engine_name(const struct lg_fleet *f)
 }
 
 /* Replace $F, $M, $J and $L. */
-static int spell(const struct lg_fleet_engine *e, const char *sql, char *to, size_t size, struct lg_error *err)
+static int spell(const struct lg_fleet_engine *e, const char *sql, char *to, size_t size,
+		 struct lg_error *err)
 {
 	size_t n = 0;
 
@@ -76,7 +77,8 @@ static int spell(const struct lg_fleet_engine *e, const char *sql, char *to, siz
 	return 0;
 }
 
-int lg_fleet_ask(struct lg_fleet *f, lg_fleet_row_fn *row, void *arg, struct lg_error *err, const char *sql, ...)
+int lg_fleet_ask(struct lg_fleet *f, lg_fleet_row_fn *row, void *arg, struct lg_error *err, const char *sql,
+		 ...)
 {
 	LG_AUTOFREE char *plain = lg_calloc(SQL_MAX, 1), *own = lg_calloc(SQL_MAX, 1);
 	va_list ap;
@@ -108,7 +110,8 @@ static int version(struct lg_fleet *f, uint32_t *ret, struct lg_error *err)
 
 int lg_fleet_init(struct lg_fleet *f, uint32_t *ret_from, struct lg_error *err)
 {
-	int rc = f->engine->init(f->self, UINT32_MAX, err) ?: version(f, ret_from, err); /* the table of versions */
+	int rc = f->engine->init(f->self, UINT32_MAX, err)
+			 ?: version(f, ret_from, err); /* the table of versions */
 
 	if (!rc && *ret_from > LG_FLEET_SCHEMA)
 		rc = lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET, "the store has schema %u, of a newer laggard; this one "

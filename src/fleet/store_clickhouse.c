@@ -3,9 +3,9 @@
  * store_clickhouse.c - a store over HTTP (libcurl, opened when a server is to be asked).
  *
  * Tables and questions keep to what ClickHouse 18.16 (Debian 12) and current ones understand alike. A newer
- * server gets codecs and a time to live in addition, after it was asked for its version. Rows go as they lie in the
- * batch: RowBinary, packed by gzip. Tables are ReplacingMergeTree by ver: what is sent again replaces itself.
- * An answer comes from another machine: bounded, and its text is data.
+ * server gets codecs and a time to live in addition, after it was asked for its version. Rows go as they
+ * lie in the batch: RowBinary, packed by gzip. Tables are ReplacingMergeTree by ver: what is sent again
+ * replaces itself. An answer comes from another machine: bounded, and its text is data.
  */
 #include <curl/curl.h>
 #include <dlfcn.h>
@@ -21,7 +21,14 @@
 #include "base/order.h"
 #include "fleet/store.h"
 
-enum { ANSWER_MAX = 64 << 20, COLUMNS_MAX = 24, SQL_MAX = 4096, TOKEN_MAX = 512, PATIENCE_S = 60, CONNECT_S = 10 };
+enum {
+	ANSWER_MAX = 64 << 20,
+	COLUMNS_MAX = 24,
+	SQL_MAX = 4096,
+	TOKEN_MAX = 512,
+	PATIENCE_S = 60,
+	CONNECT_S = 10
+};
 
 static struct {
 	__typeof__(curl_easy_init) *init;
@@ -429,7 +436,8 @@ int lg_fleet_clickhouse_open(void **ret, const struct lg_fleet_options *o, struc
 	(void)lib.set(c->curl, CURLOPT_PROXY, ""); /* nor does the environment choose who sees it */
 	(void)lib.set(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	(void)lib.set(c->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-	(void)lib.set(c->curl, CURLOPT_TIMEOUT_MS, o->patience_ns ? (long)(o->patience_ns / 1000000) : PATIENCE_S * 1000L);
+	(void)lib.set(c->curl, CURLOPT_TIMEOUT_MS,
+		      o->patience_ns ? (long)(o->patience_ns / 1000000) : PATIENCE_S * 1000L);
 	if (o->ca_file)
 		(void)lib.set(c->curl, CURLOPT_CAINFO, o->ca_file);
 	*ret = c;

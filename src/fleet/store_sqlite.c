@@ -139,7 +139,8 @@ int lg_fleet_sqlite_open(void **ret, const char *path, bool write, struct lg_err
 
 	if (!s)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	/* SQLite gives its log and its index the mode of the file, which is its owner's alone, and no link. */
+	/* SQLite gives its log and its index the mode of the file, which is its owner's alone, and no
+	 * link. */
 	fd = open(path, (write ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 	if (fd < 0) {
 		rc = errno == ENOENT && !write
@@ -150,7 +151,8 @@ int lg_fleet_sqlite_open(void **ret, const char *path, bool write, struct lg_err
 		return rc;
 	}
 	close(fd);
-	if (sqlite3_open_v2(path, &s->db, (write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOFOLLOW,
+	if (sqlite3_open_v2(path, &s->db,
+			    (write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOFOLLOW,
 			    NULL))
 		rc = fail(s, err);
 	if (!rc) {
@@ -237,7 +239,9 @@ static int prepare(struct sqlite *s, enum lg_fleet_table_id id, struct lg_error 
 	n += (size_t)snprintf(sql + n, sizeof sql - n, " WHERE excluded.ver > %s.ver", t->name);
 	if (n >= sizeof sql)
 		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "%s has too many columns", t->name);
-	return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->insert[id], NULL) ? fail(s, err) : 0;
+	return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->insert[id], NULL)
+		       ? fail(s, err)
+		       : 0;
 }
 
 struct putting {
@@ -286,7 +290,8 @@ static int sqlite_put(void *self, const void *bytes, size_t n, struct lg_error *
 	return rc;
 }
 
-static int sqlite_forget(void *self, enum lg_fleet_table_id t, uint64_t before_us, uint64_t *ret, struct lg_error *err)
+static int sqlite_forget(void *self, enum lg_fleet_table_id t, uint64_t before_us, uint64_t *ret,
+			 struct lg_error *err)
 {
 	struct sqlite *s = self;
 	char sql[200];

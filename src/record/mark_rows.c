@@ -126,7 +126,8 @@ const struct lg_mark_times *lg_mark_rows_times(const struct lg_mark_rows *m)
 }
 
 /* A span of the steps' thread has ended: what the step spent in it, and of the stage around it. */
-static void add_time(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s, int64_t dur, int64_t inner)
+static void add_time(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s, int64_t dur,
+		     int64_t inner)
 {
 	uint8_t kind = (uint8_t)(s->what >> 40), stage = (uint8_t)(s->what >> 48);
 	unsigned bits = (unsigned)(s->what >> 56);

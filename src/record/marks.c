@@ -658,9 +658,12 @@ static void tell_step(const struct ring *r, int64_t number, int64_t ts, int64_t 
 	const struct lg_record_options *o = lg_session_options(r->of->s);
 	const int64_t *h = r->r.header;
 	const struct lg_mark_times *t = lg_mark_rows_times(r->rows);
-	struct lg_step_told told = { .pid = r->pid, .rank = -1, .number = number, .ts = ts, .dur = dur, .wait = t->wait };
+	struct lg_step_told told = {
+		.pid = r->pid, .rank = -1, .number = number, .ts = ts, .dur = dur, .wait = t->wait
+	};
 
-	if (!o->step || lg_session_is_copy(r->of->s) || h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_LOADER || h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_WORKER)
+	if (!o->step || lg_session_is_copy(r->of->s) || h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_LOADER ||
+	    h[LAG_MARK_H_ROLE] == LAG_MARK_ROLE_WORKER)
 		return;
 	if (h[LAG_MARK_H_RANK] >= 0 && h[LAG_MARK_H_RANK] < 1 << 24)
 		told.rank = (int32_t)h[LAG_MARK_H_RANK];

@@ -32,8 +32,8 @@ enum lg_mark_saw {
 };
 /* STEP: number, ts and dur of one that has ended. SIDE: the steps' thread begins or ends side work at ts. */
 typedef void lg_mark_saw_fn(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur);
-/* Of the step that STEP tells of, on its own thread: each stage but for what is nested in it, and how long it was in
- * collectives, backward passes that DDP shares included. ns. */
+/* Of the step that STEP tells of, on its own thread: each stage but for what is nested in it, and how long
+ * it was in collectives, backward passes that DDP shares included. ns. */
 struct lg_mark_times {
 	int64_t stage[LG_STAGE_MAX], wait;
 };

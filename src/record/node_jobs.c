@@ -156,7 +156,8 @@ static void read_environment(struct lg_node_jobs *j, struct process *p)
 }
 
 /* Those whose environment is to be read now get it read; true: p is known. */
-static void look_at(struct lg_node_jobs *j, const struct lg_proc_stat *st, uint64_t now_ticks, unsigned *reads)
+static void look_at(struct lg_node_jobs *j, const struct lg_proc_stat *st, uint64_t now_ticks,
+		    unsigned *reads)
 {
 	struct process *p = process_of(j, st->pid), fresh = { .pid = st->pid, .start = st->start };
 	uint64_t comm = hash_of(st->comm);
@@ -227,7 +228,8 @@ static const char *given_name(const struct told *t, const char **ret_sched)
 
 static bool meet_at_one_place(const struct process *a, const struct process *b)
 {
-	return a->uid == b->uid && !strcmp(a->told->v[ADDR], b->told->v[ADDR]) && !strcmp(a->told->v[PORT], b->told->v[PORT]);
+	return a->uid == b->uid && !strcmp(a->told->v[ADDR], b->told->v[ADDR]) &&
+	       !strcmp(a->told->v[PORT], b->told->v[PORT]);
 }
 
 /* A port is used again: ranks that begin within a minute of each other are of one job. */
@@ -289,8 +291,12 @@ static struct lg_node_job *job_for(struct lg_node_jobs *j, const struct lg_node_
 	if (j->n_jobs == LG_NODE_JOBS_MAX || of_user == LG_NODE_JOBS_OF_USER)
 		return NULL;
 	job = &j->job[j->n_jobs++];
-	*job = (struct lg_node_job){ .sched = like->sched, .uid = like->uid, .attempt = like->attempt, .rank = job->rank,
-				     .cap = job->cap, .start = UINT64_MAX };
+	*job = (struct lg_node_job){ .sched = like->sched,
+				     .uid = like->uid,
+				     .attempt = like->attempt,
+				     .rank = job->rank,
+				     .cap = job->cap,
+				     .start = UINT64_MAX };
 	memcpy(job->name, like->name, sizeof job->name);
 	return job;
 }
@@ -313,7 +319,8 @@ static void add_rank(struct lg_node_jobs *j, const struct process *p)
 	job->world = LG_MAX(job->world, p->env.world);
 	job->start = LG_MIN(job->start, p->start);
 	job->marks |= p->marks;
-	j->nomem |= LG_APPEND(job->rank, job->n, job->cap, (struct lg_node_rank){ p->pid, p->start, p->env.rank }) != 0;
+	j->nomem |= LG_APPEND(job->rank, job->n, job->cap,
+			      (struct lg_node_rank){ p->pid, p->start, p->env.rank }) != 0;
 }
 
 LG_ORDER_BY(cmp_rank, struct lg_node_rank, LG_CMP(x->rank, y->rank) ?: LG_CMP(x->pid, y->pid))
@@ -354,7 +361,8 @@ static void forget_gone(struct lg_node_jobs *j)
 	j->n = kept;
 }
 
-int lg_node_jobs_look(struct lg_node_jobs *j, const struct lg_node_job **ret, size_t *ret_n, struct lg_error *err)
+int lg_node_jobs_look(struct lg_node_jobs *j, const struct lg_node_job **ret, size_t *ret_n,
+		      struct lg_error *err)
 {
 	struct timespec boot;
 	unsigned reads = 0;

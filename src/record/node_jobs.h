@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node_jobs.h - which training jobs run on this machine, found by what their launchers put into environments.
+ * node_jobs.h - which training jobs run on this machine, found by what their launchers put into
+ * environments.
  *
- * A job's name is the first of these: LAGGARD_JOB_ID, RAY_JOB_ID, TORCHELASTIC_RUN_ID (but for "none", torchrun's
- * default), KUBEFLOW_TRAINING_JOB_ID, SLURM_JOB_ID; else where its ranks meet (MASTER_ADDR, MASTER_PORT) and, since
- * a port is used again, the hour in which they began, or the very time where all ranks are on this machine
- * (LOCAL_WORLD_SIZE). A restart (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT) is another attempt at it. A rank is the
- * topmost process with that rank in its environment: loader workers inherit it.
+ * A job's name is the first of these: LAGGARD_JOB_ID, RAY_JOB_ID, TORCHELASTIC_RUN_ID (but for "none",
+ * torchrun's default), KUBEFLOW_TRAINING_JOB_ID, SLURM_JOB_ID; else where its ranks meet (MASTER_ADDR,
+ * MASTER_PORT) and, since a port is used again, the hour in which they began, or the very time where all
+ * ranks are on this machine (LOCAL_WORLD_SIZE). A restart (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT)
+ * is another attempt at it. A rank is the topmost process with that rank in its environment: loader workers
+ * inherit it.
  *
  * An environment is read once in a process's life and once more when its name changes, of so many processes
  * in a look: each read takes a lock of that process. All of it is what users say of themselves: a job is of
@@ -38,7 +40,8 @@ struct lg_node_job {
 struct lg_node_jobs;
 
 /* root: where /proc is. self: this process and what it started are of no job. */
-int lg_node_jobs_new(struct lg_node_jobs **ret, const char *root, pid_t self, struct lg_error *err) LG_MUST_CHECK;
+int lg_node_jobs_new(struct lg_node_jobs **ret, const char *root, pid_t self,
+		     struct lg_error *err) LG_MUST_CHECK;
 void lg_node_jobs_free(struct lg_node_jobs *j);
 /* Look again. *ret: those that have a rank now, valid until the next look. */
 int lg_node_jobs_look(struct lg_node_jobs *j, const struct lg_node_job **ret, size_t *ret_n,

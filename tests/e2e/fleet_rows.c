@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fleet_rows.c - rows of standard input into a store, for test_fleet.py: "TABLE<TAB>value<TAB>value...", all columns
- * of fleet.def in order. An empty line ends a batch. STORE may be - : the bytes of one batch to standard output.
- * fleet_rows STORE [TOKEN_FILE] [again]: again = each batch twice.
+ * of fleet.def in order. An empty line ends a batch. STORE may be - : the bytes of one batch to standard
+ * output. fleet_rows STORE [TOKEN_FILE] [again]: again = each batch twice.
  */
 #include <stdio.h>
 #include <stdlib.h>

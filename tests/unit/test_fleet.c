@@ -29,7 +29,9 @@ static char *pack_some(size_t *n, uint32_t rows)
 
 	assert_int_equal(lg_fleet_batch_new(&b, NULL), 0);
 	for (uint32_t i = 0; i < rows; i++) {
-		struct lg_fleet_rank_step r = { .job = UINT64_MAX - 1, .step = i, .steps = 1, .last = i, .dur_us = 1000, .ver = 1 };
+		struct lg_fleet_rank_step r = {
+			.job = UINT64_MAX - 1, .step = i, .steps = 1, .last = i, .dur_us = 1000, .ver = 1
+		};
 		struct lg_fleet_stall s = { .job = 7, .step = i, .process = "p", .said = i % 2 ? "a \"quoted\"\tword" : NULL, .ver = 1 };
 
 		lg_fleet_add_rank_step(b, &r);
@@ -146,7 +148,9 @@ struct folded {
 
 static void feed(struct lg_fold *f, struct folded *to, int64_t number, int64_t *at, int64_t dur)
 {
-	struct lg_fold_step s = { .number = number, .t0_us = (uint64_t)*at / 1000, .dur = dur, .wait = dur / 4 };
+	struct lg_fold_step s = {
+		.number = number, .t0_us = (uint64_t)*at / 1000, .dur = dur, .wait = dur / 4
+	};
 	int64_t late;
 
 	s.stage[3] = dur / 2;
@@ -185,7 +189,8 @@ static void steps_are_folded_to_a_row_a_second(void **state)
 			assert_true(x.row[i].dur_us <= 2100000 || steps_ms[k] > 1000);
 			assert_int_equal(x.row[i].fwd_us, x.row[i].dur_us / 2);
 			assert_int_equal(x.row[i].wait_us, x.row[i].dur_us / 4);
-			assert_int_equal(x.row[i].step % x.row[i].steps, 0); /* rows of ranks lie on each other */
+			assert_int_equal(x.row[i].step % x.row[i].steps,
+					 0); /* rows of ranks lie on each other */
 		}
 	}
 }

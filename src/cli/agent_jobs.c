@@ -33,7 +33,7 @@ extern char **environ;
  * goes. */
 enum {
 	SAVED_S = 600,
-	FIRST_CPU_S = 10,
+	FIRST_CPU_S = 2,
 	OWED_S = 120,
 	SHED_EVERY_S = 60,
 	RESTORE_AFTER_S = 600,
@@ -250,7 +250,8 @@ static void settle(struct lg_agent *a, struct lg_agent_job *j, const struct lg_n
 			lg_agent_trouble(a, "out of memory");
 		return;
 	}
-	if (lg_agent_now() < j->retry_at)
+	/* Without marks there are no steps, and nothing that evidence could be asked about. */
+	if (!j->marks || lg_agent_now() < j->retry_at)
 		return;
 	describe(a, j);
 	start_recorder(a, j);

@@ -20,6 +20,7 @@
 #include "fleet/store.h"
 #include "record/node_jobs.h"
 #include "record/session.h"
+#include "serve/serve.h"
 
 #define LG_AGENT_SECOND INT64_C(1000000000)
 enum { LG_AGENT_JOBS = 8, LG_AGENT_TEXT = 256 };
@@ -32,7 +33,7 @@ struct lg_agent_settings {
 	int64_t scan_ns, flush_ns, window_ns, keep_ns;
 	uint64_t spool_bytes;
 	double budget;   /* of a CPU, for each rank */
-	long freq_hz, jobs;
+	long freq_hz, jobs, metrics; /* metrics: a port, 0 = none */
 };
 
 /* What it is without a word: a node's own rows alone, nothing sent. */
@@ -110,6 +111,9 @@ struct lg_agent {
 	struct lg_fleet_batch *batch;
 	struct lg_spool spool;
 	struct lg_agent_sent *sent;
+	struct lg_live *page;     /* metrics, as they are served; NULL = they are not */
+	struct lg_server *server;
+	char token[72];
 	struct lg_node_jobs *found;
 	struct lg_agent_job job[LG_AGENT_JOBS];
 	size_t n_jobs, left_out;
@@ -133,6 +137,8 @@ struct lg_agent {
 
 /* agent_state.c: status.json, status.txt and the textfile. */
 void lg_agent_write_state(struct lg_agent *a);
+/* Serve the metrics on 127.0.0.1, to who has the token in metrics.token, which is made where it is not there. */
+int lg_agent_serve(struct lg_agent *a, struct lg_error *err) LG_MUST_CHECK;
 const char *lg_agent_level_text(int level);
 /* laggard agent status. Returns the exit status. */
 int lg_agent_status(const struct lg_agent_settings *s, bool json);

@@ -29,11 +29,10 @@ extern char **environ;
 #define WORTH_ASKING 0.01
 #define DUMP_PATIENCE (30 * SECOND)
 #define JUDGE_PATIENCE (120 * SECOND)
-/* Seconds of the budget that may be saved up, that one begins with, and that may be owed before something
- * goes. */
+/* Seconds' worth of the budget: may be saved up, is there at first, may be owed before something goes. */
 enum {
 	SAVED_S = 600,
-	FIRST_CPU_S = 2,
+	FIRST_S = 200,
 	OWED_S = 120,
 	SHED_EVERY_S = 60,
 	RESTORE_AFTER_S = 600,
@@ -650,10 +649,10 @@ void lg_agent_reckon(struct lg_agent *a)
 	}
 	rate = a->set.budget * (double)LG_MAX(ranks, (size_t)1);
 	if (!a->reckoned_at)
-		a->credit_s = FIRST_CPU_S;
+		a->credit_s = FIRST_S * rate;
 	else
 		a->credit_s += LG_MIN(dt, 60.0) * rate - (cpu - a->cpu_s);
-	a->credit_s = LG_MIN(a->credit_s, LG_MAX(SAVED_S * rate, (double)FIRST_CPU_S));
+	a->credit_s = LG_MIN(a->credit_s, SAVED_S * rate);
 	a->cpu_s = cpu;
 	a->reckoned_at = now;
 	if (a->credit_s < -OWED_S * rate && a->level + 1 < LEVELS &&

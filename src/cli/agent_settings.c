@@ -40,6 +40,7 @@ static const struct {
 	{ "spool-size", SIZE, AT(spool_bytes), 4096, 1e12, "a size from 4K on, such as 1G" },
 	{ "budget", SHARE, AT(budget), 0.0001, 1, "a share of a CPU for each rank, such as 0.5%" },
 	{ "freq", NUMBER, AT(freq_hz), 0, 99, "samples a second, 0 to 99" },
+	{ "metrics", NUMBER, AT(metrics), 0, 65535, "a port, 0 = none" },
 	{ "jobs", NUMBER, AT(jobs), 1, LG_AGENT_JOBS, "a number of jobs, 1 to 8" },
 #undef AT
 };

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +57,7 @@ struct summary {
 	size_t ranks;
 	char error[LG_AGENT_TEXT];
 	double cpu_share;
-	bool healthy;
+	bool healthy, open; /* open: as OpenMetrics */
 };
 
 static struct summary sum_up(const struct lg_agent *a)
@@ -183,14 +185,17 @@ static void label(struct lg_out *o, const char *s)
 	}
 }
 
-static void family(struct lg_out *o, const char *name, const char *type, const char *help)
+/* OpenMetrics calls a counter's family by its name without _total, Prometheus's own format with it. */
+static void family(struct lg_out *o, bool open, const char *name, const char *type, const char *help)
 {
-	lg_out_printf(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+	int n = (int)strlen(name) - (open && !strcmp(type, "counter") ? 6 : 0);
+
+	lg_out_printf(o, "# HELP %.*s %s\n# TYPE %.*s %s\n", n, name, help, n, name, type);
 }
 
-static void one(struct lg_out *o, const char *name, const char *type, const char *help, double v)
+static void one(struct lg_out *o, bool open, const char *name, const char *type, const char *help, double v)
 {
-	family(o, name, type, help);
+	family(o, open, name, type, help);
 	lg_out_printf(o, "%s %.9g\n", name, v);
 }
 
@@ -201,7 +206,7 @@ static double value_of(const struct lg_agent_rank *r, unsigned which)
 	return v[which];
 }
 
-static void rank_series(const struct lg_agent *a, struct lg_out *o)
+static void rank_series(const struct lg_agent *a, bool open, struct lg_out *o)
 {
 	static const char *const of[][3] = {
 		{ "laggard_step_duration_seconds", "gauge", "Mean step of the last second." },
@@ -214,7 +219,7 @@ static void rank_series(const struct lg_agent *a, struct lg_out *o)
 	for (unsigned f = 0; f < LG_COUNT(of); f++) {
 		size_t left = RANKS_SHOWN;
 
-		family(o, of[f][0], of[f][1], of[f][2]);
+		family(o, open, of[f][0], of[f][1], of[f][2]);
 		for (size_t i = 0; i < a->n_jobs; i++)
 			for (size_t k = 0; k < a->job[i].n && left; k++, left--) {
 				lg_out_printf(o, "%s{job=\"", of[f][0]);
@@ -223,7 +228,7 @@ static void rank_series(const struct lg_agent *a, struct lg_out *o)
 					      (int)a->job[i].rank[k].rank, value_of(&a->job[i].rank[k], f));
 			}
 	}
-	family(o, "laggard_lost_seconds_total", "counter", "Time of the job that evidence says was lost to somebody.");
+	family(o, open, "laggard_lost_seconds_total", "counter", "Time of the job that evidence says was lost to somebody.");
 	for (size_t i = 0; i < a->n_jobs; i++) {
 		lg_out_puts(o, "laggard_lost_seconds_total{job=\"");
 		label(o, a->job[i].name);
@@ -233,18 +238,74 @@ static void rank_series(const struct lg_agent *a, struct lg_out *o)
 
 static void metrics(const struct lg_agent *a, const struct summary *s, struct lg_out *o)
 {
-	rank_series(a, o);
-	one(o, "laggard_agent_jobs", "gauge", "Jobs that are watched.", (double)a->n_jobs);
-	one(o, "laggard_agent_jobs_left_out", "gauge", "Jobs and ranks beyond the limits.", (double)a->left_out);
-	one(o, "laggard_agent_cpu_seconds_total", "counter", "CPU time of the agent and its processes.", a->cpu_s);
-	one(o, "laggard_agent_level", "gauge", "What is shed to stay within the budget: 0 nothing, 1 CPU samples, 2 evidence.",
+	rank_series(a, s->open, o);
+	one(o, s->open, "laggard_agent_jobs", "gauge", "Jobs that are watched.", (double)a->n_jobs);
+	one(o, s->open, "laggard_agent_jobs_left_out", "gauge", "Jobs and ranks beyond the limits.", (double)a->left_out);
+	one(o, s->open, "laggard_agent_cpu_seconds_total", "counter", "CPU time of the agent and its processes.", a->cpu_s);
+	one(o, s->open, "laggard_agent_level", "gauge", "What is shed to stay within the budget: 0 nothing, 1 CPU samples, 2 evidence.",
 	    a->level);
-	one(o, "laggard_agent_rows_total", "counter", "Rows made.", (double)a->rows);
-	one(o, "laggard_agent_sent_rows_total", "counter", "Rows that the store has.", (double)atomic_load(&a->sent->rows));
-	one(o, "laggard_agent_dropped_rows_total", "counter", "Rows that found no room in the spool.",
+	one(o, s->open, "laggard_agent_rows_total", "counter", "Rows made.", (double)a->rows);
+	one(o, s->open, "laggard_agent_sent_rows_total", "counter", "Rows that the store has.", (double)atomic_load(&a->sent->rows));
+	one(o, s->open, "laggard_agent_dropped_rows_total", "counter", "Rows that found no room in the spool.",
 	    (double)(a->spool.dropped_rows + atomic_load(&a->sent->damaged_rows)));
-	one(o, "laggard_agent_spool_bytes", "gauge", "Bytes that wait to be sent.", (double)a->spool.bytes);
-	one(o, "laggard_agent_healthy", "gauge", "1, or 0 where batches wait and none was sent for five minutes.", s->healthy);
+	one(o, s->open, "laggard_agent_spool_bytes", "gauge", "Bytes that wait to be sent.", (double)a->spool.bytes);
+	one(o, s->open, "laggard_agent_healthy", "gauge", "1, or 0 where batches wait and none was sent for five minutes.", s->healthy);
+}
+
+static void serve_metrics(struct lg_agent *a, struct summary s)
+{
+	struct lg_error err;
+	struct lg_out *o;
+
+	if (!a->page || lg_out_memory(&o, &err))
+		return;
+	s.open = true;
+	metrics(a, &s, o);
+	lg_out_puts(o, "# EOF\n");
+	if (!lg_out_failed(o) && !lg_live_write(a->page, lg_out_view(o), lg_out_bytes(o)))
+		lg_agent_trouble(a, "the metrics have more than %d bytes", LG_LIVE_BYTES);
+	lg_out_abort(o);
+}
+
+/* The token of before, or a new one: 256 bits. */
+static int token_of(struct lg_agent *a, struct lg_error *err)
+{
+	char path[LG_AGENT_TEXT + 32];
+	uint8_t word[32];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof path, "%s/metrics.token", a->set.state);
+	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	n = fd < 0 ? -1 : read(fd, a->token, 64);
+	if (n == 0 && getrandom(word, sizeof word, 0) == (ssize_t)sizeof word) {
+		for (size_t i = 0; i < sizeof word; i++)
+			snprintf(a->token + 2 * i, 3, "%02x", word[i]);
+		n = write(fd, a->token, 64);
+	}
+	if (n == 64) {
+		a->token[64] = 0;
+		close(fd);
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "%s: cannot read or make the token", path);
+}
+
+int lg_agent_serve(struct lg_agent *a, struct lg_error *err)
+{
+	static const char type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+	int rc = a->set.metrics ? token_of(a, err) : 0;
+
+	if (rc || !a->set.metrics)
+		return rc;
+	a->page = mmap(NULL, sizeof *a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (a->page == MAP_FAILED) {
+		a->page = NULL;
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	return lg_serve_live(&a->server, (uint16_t)a->set.metrics, "/metrics", type, a->token, a->page, err);
 }
 
 /* mode: 0644 for node_exporter, which is another user; there are only numbers and names of jobs in it. */
@@ -284,6 +345,7 @@ void lg_agent_write_state(struct lg_agent *a)
 	write_file(a, path, 0600, &s, plain);
 	if (*a->set.textfile)
 		write_file(a, a->set.textfile, 0644, &s, metrics);
+	serve_metrics(a, s);
 }
 
 /* ---- laggard agent status ------------------------------------------------------------------------- */

@@ -352,7 +352,7 @@ static int run_agent(struct lg_agent *a, const struct told *t)
 		return LG_EXIT_FAILED;
 	}
 	rc = open_state(a, &err) ?: lg_fleet_batch_new(&a->batch, &err) ?:
-	     lg_node_jobs_new(&a->found, "/proc", getpid(), &err);
+	     lg_node_jobs_new(&a->found, "/proc", getpid(), &err) ?: lg_agent_serve(a, &err);
 	if (rc) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
@@ -369,6 +369,7 @@ static int run_agent(struct lg_agent *a, const struct told *t)
 
 static void close_agent(struct lg_agent *a)
 {
+	lg_serve_close(a->server);
 	lg_fleet_close(a->own);
 	lg_fleet_batch_free(a->batch);
 	lg_node_jobs_free(a->found);
@@ -474,6 +475,7 @@ const struct lg_command lg_cmd_agent = {
 	"  --keep DUR           its own rows (default 24h)\n"
 	"  --spool-size SIZE    of batches that wait (default 1G)\n"
 	"  --textfile FILE      metrics for node_exporter\n"
+	"  --metrics PORT       metrics on 127.0.0.1, to who has the token in metrics.token of its folder\n"
 	"  --json               status as JSON\n\n"
 	"example:\n"
 	"  laggard agent --store sqlite:/var/lib/laggard/fleet.db\n",

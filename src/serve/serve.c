@@ -30,6 +30,8 @@ struct lg_server {
 	char word[2 * WORD_BYTES + 1], address[96];
 	const struct lg_document *documents;
 	size_t n;
+	const struct lg_live *live; /* in place of documents; */
+	const char *live_path, *live_type, *token;
 	/* Where it answers: */
 	int file[LG_DOCUMENTS_MAX];
 	uint64_t bytes[LG_DOCUMENTS_MAX];
@@ -158,6 +160,69 @@ static enum MHD_Result send_document(struct MHD_Connection *c, const struct lg_s
 	return rc;
 }
 
+/* A copy that nobody writes to meanwhile; the caller's to free. NULL: there was none to be had. */
+static char *copy_live(const struct lg_live *l, size_t *ret_n)
+{
+	char *copy = lg_calloc(LG_LIVE_BYTES, 1);
+
+	for (unsigned i = 0; copy && i < 1000; i++) {
+		uint32_t before = atomic_load(&l->writes);
+		size_t n = atomic_load(&l->n);
+
+		if (before & 1 || n > LG_LIVE_BYTES) {
+			usleep(1000);
+			continue;
+		}
+		memcpy(copy, l->text, n);
+		atomic_thread_fence(memory_order_acquire);
+		if (atomic_load(&l->writes) != before)
+			continue;
+		*ret_n = n;
+		return copy;
+	}
+	lg_free(copy);
+	return NULL;
+}
+
+bool lg_live_write(struct lg_live *l, const char *text, size_t n)
+{
+	if (n > LG_LIVE_BYTES)
+		return false;
+	atomic_fetch_add(&l->writes, 1);
+	memcpy(l->text, text, n);
+	atomic_store(&l->n, (uint32_t)n);
+	atomic_fetch_add(&l->writes, 1);
+	return true;
+}
+
+static enum MHD_Result send_live(struct MHD_Connection *c, const struct lg_server *s, const char *url)
+{
+	static const char bearer[] = "Bearer ";
+	const char *said = mhd.header(c, MHD_HEADER_KIND, "Authorization");
+	size_t n = strlen(s->token), bytes = 0;
+	struct MHD_Response *r;
+	enum MHD_Result rc;
+	char *copy;
+
+	if (!said || strncmp(said, bearer, sizeof bearer - 1) || strlen(said) != sizeof bearer - 1 + n ||
+	    !is_word(said + sizeof bearer - 1, s->token, n))
+		return send_text(c, MHD_HTTP_UNAUTHORIZED, "send the token\n");
+	if (strcmp(url, s->live_path))
+		return send_text(c, MHD_HTTP_NOT_FOUND, "nothing here\n");
+	copy = copy_live(s->live, &bytes);
+	if (!copy)
+		return MHD_NO;
+	r = mhd.of_buffer(bytes, copy, MHD_RESPMEM_MUST_COPY);
+	lg_free(copy);
+	if (!r)
+		return MHD_NO;
+	(void)mhd.add_header(r, "Content-Type", s->live_type);
+	(void)mhd.add_header(r, "X-Content-Type-Options", "nosniff");
+	rc = mhd.queue(c, MHD_HTTP_OK, r);
+	mhd.destroy(r);
+	return rc;
+}
+
 static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *url, const char *method,
 			      const char *version, const char *data, size_t *n_data, void **state)
 {
@@ -172,6 +237,8 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *u
 		return send_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
 	if (!is_of_this_machine(mhd.header(c, MHD_HEADER_KIND, "Host")))
 		return send_text(c, MHD_HTTP_FORBIDDEN, "call 127.0.0.1 or localhost\n");
+	if (s->live)
+		return send_live(c, s, url);
 	i = document_at(s, url);
 	return i < s->n ? send_document(c, s, i) : send_text(c, MHD_HTTP_NOT_FOUND, "nothing here\n");
 }
@@ -251,8 +318,13 @@ static int start_process(struct lg_server *s, struct lg_error *err)
 	return s->pid > 0 ? 0 : lg_fail(err, LG_E_IO, LG_NO_OFFSET, "fork: %s", strerror(errno));
 }
 
-int lg_serve_open(struct lg_server **ret, uint16_t port, const struct lg_document *documents, size_t n,
-		  struct lg_error *err)
+struct lg_live_page {
+	const struct lg_live *live;
+	const char *path, *type, *token;
+};
+
+static int open_server(struct lg_server **ret, uint16_t port, const struct lg_document *documents, size_t n,
+		       const struct lg_live_page *page, struct lg_error *err)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port),
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -264,6 +336,12 @@ int lg_serve_open(struct lg_server **ret, uint16_t port, const struct lg_documen
 	if (!s)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	*s = (struct lg_server){ .sock = -1, .pair = -1, .documents = documents, .n = n };
+	if (page) {
+		s->live = page->live;
+		s->live_path = page->path;
+		s->live_type = page->type;
+		s->token = page->token;
+	}
 	rc = open_library(err);
 	if (rc)
 		goto failed;
@@ -286,6 +364,26 @@ int lg_serve_open(struct lg_server **ret, uint16_t port, const struct lg_documen
 	return 0;
 failed:
 	lg_serve_close(s);
+	return rc;
+}
+
+int lg_serve_open(struct lg_server **ret, uint16_t port, const struct lg_document *documents, size_t n,
+		  struct lg_error *err)
+{
+	return open_server(ret, port, documents, n, NULL, err);
+}
+
+int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type, const char *token,
+		  const struct lg_live *live, struct lg_error *err)
+{
+	struct lg_live_page page = { live, path, type, token };
+	int rc = open_server(ret, port, NULL, 0, &page, err);
+
+	if (rc)
+		return rc;
+	rc = lg_serve_start(*ret, NULL, err);
+	if (rc)
+		lg_serve_close(*ret);
 	return rc;
 }
 
@@ -312,7 +410,8 @@ int lg_serve_start(struct lg_server *s, const int *file, struct lg_error *err)
 			    .msg_controllen = CMSG_SPACE(sizeof(int) * (1 + s->n)) };
 
 	memcpy(CMSG_DATA(&room.align), &s->sock, sizeof(int));
-	memcpy(CMSG_DATA(&room.align) + sizeof(int), file, sizeof(int) * s->n);
+	if (s->n)
+		memcpy(CMSG_DATA(&room.align) + sizeof(int), file, sizeof(int) * s->n);
 	if (sendmsg(s->pair, &m, MSG_NOSIGNAL) == 1)
 		return 0;
 	return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "the server has ended: %s", strerror(errno));

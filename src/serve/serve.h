@@ -11,6 +11,8 @@
 #ifndef LG_SERVE_SERVE_H
 #define LG_SERVE_SERVE_H
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +26,26 @@ struct lg_document {
 };
 
 struct lg_server;
+
+/*
+ * A page that changes, in memory that its writer and the process that answers share (mmap(), before it is
+ * served). One writes it.
+ */
+enum { LG_LIVE_BYTES = 1 << 20 };
+struct lg_live {
+	_Atomic uint32_t writes; /* odd while it is being written */
+	_Atomic uint32_t n;
+	char text[LG_LIVE_BYTES];
+};
+/* What does not fit is left out: false. */
+bool lg_live_write(struct lg_live *l, const char *text, size_t n);
+
+/*
+ * Serve it at that path, without a random word, to who sends "Authorization: Bearer TOKEN". Borrowed for the server's
+ * life: all strings. The server is at work when this returns; no lg_serve_start().
+ */
+int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type, const char *token,
+		  const struct lg_live *live, struct lg_error *err) LG_MUST_CHECK;
 
 /*
  * Take a port, 0 for any, and start the process that will answer: from here on a browser may call, and waits

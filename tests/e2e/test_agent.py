@@ -5,12 +5,15 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sqlite3
 import statistics
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 
 import live
 import pytest
@@ -174,6 +177,71 @@ def test_promtool_takes_the_metrics(agents, marked, tmp_path):
     assert done.returncode == 0 and not done.stderr, done.stderr
     per_rank = [line for line in text.splitlines() if 'rank="0"' in line]
     assert 1 <= len(per_rank) <= 32
+
+
+def get(port, token=None, path="/metrics", host="127.0.0.1"):
+    """(status, text)"""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"http://{host}:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, ""
+
+
+def test_prometheus_scrapes_it(agents, marked, tmp_path):
+    """The real one of this distribution, with the token; without it nobody gets anything."""
+    port, own = free_port(), free_port()
+    agent = agents("--metrics", port).start()
+    marked("scraped", 2, 40, 0.05)
+    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > 20)
+    token = (agent.state / "metrics.token").read_text()
+    assert len(token) == 64 and (agent.state / "metrics.token").stat().st_mode & 0o777 == 0o600
+    assert get(port)[0] == get(port, token[:-1])[0] == get(port, token[:-1] + "x")[0] == 401
+    assert get(port, token, "/")[0] == get(port, token, "/metrics/../../etc/passwd")[0] == 404
+    status, text = get(port, token)
+    assert status == 200 and text.endswith("# EOF\n") and 'laggard_steps_total{job="scraped"' in text
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        where, state = line.split()[1], line.split()[3]
+        assert state != "0A" or not where.endswith(f":{port:04X}") or where.startswith("0100007F"), "not loopback alone"
+    assert f":{port:04X} " not in pathlib.Path("/proc/net/tcp6").read_text()
+    if not shutil.which("prometheus"):
+        pytest.skip("prometheus is not installed: apt-get install prometheus")
+    (tmp_path / "p.yml").write_text(f"""
+scrape_configs:
+  - job_name: laggard
+    honor_labels: true
+    scrape_interval: 1s
+    scrape_timeout: 1s
+    authorization: {{credentials_file: {agent.state}/metrics.token}}
+    static_configs: [{{targets: ['127.0.0.1:{port}']}}]
+rule_files: [{ROOT}/doc/prometheus/laggard.rules.yml]
+""")
+    prometheus = subprocess.Popen(["prometheus", f"--config.file={tmp_path}/p.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
+                                   f"--web.listen-address=127.0.0.1:{own}"], stdout=subprocess.DEVNULL,
+                                  stderr=open(tmp_path / "prometheus.err", "wb"))
+    found, end = [], time.monotonic() + 30
+    try:
+        while not found and time.monotonic() < end:
+            time.sleep(0.5)
+            with contextlib.suppress(OSError):
+                found = json.loads(get(own, path="/api/v1/query?query=laggard_steps_total")[1] or "{}").get("data", {}).get("result", [])
+    finally:
+        prometheus.kill()
+        prometheus.wait()
+    assert {(r["metric"]["job"], r["metric"]["rank"]) for r in found} == {("scraped", "0"), ("scraped", "1")}, \
+        (tmp_path / "prometheus.err").read_text()[-2000:]
+
+
+def test_over_its_budget_it_gives_up_what_it_says(agents, marked):
+    agent = agents("--budget", "0.01%", "--window", "5s").start()
+    marked("dear", 2, 100, 0.03)
+    s = agent.wait_for(lambda s: s["level"] > 0, 100)
+    assert s["recording"].startswith("over its budget: no CPU samples")
+    assert s["budget"] == pytest.approx(0.0002) and s["cpu_share"] > 0.0002
+    steps = s["jobs"][0]["steps"]
+    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > steps + 20)  # steps go on
 
 
 def test_killed_at_random_moments(laggard, agents, marked, tmp_path):

@@ -137,7 +137,8 @@ struct lg_agent {
 
 /* agent_state.c: status.json, status.txt and the textfile. */
 void lg_agent_write_state(struct lg_agent *a);
-/* Serve the metrics on 127.0.0.1, to who has the token in metrics.token, which is made where it is not there. */
+/* Serve the metrics on 127.0.0.1, to who has the token in metrics.token, which is made where it is not
+ * there. */
 int lg_agent_serve(struct lg_agent *a, struct lg_error *err) LG_MUST_CHECK;
 const char *lg_agent_level_text(int level);
 /* laggard agent status. Returns the exit status. */

@@ -376,7 +376,9 @@ static int answer(size_t verb, struct options *opt)
 
 static int run(int argc, char **argv)
 {
-	struct options opt = { .since_ns = 7 * DAY, .limit = 50, .fail_over = (double)NAN };
+	struct options opt = {
+		.store.patience_ns = 600 * SECOND, .since_ns = 7 * DAY, .limit = 50, .fail_over = (double)NAN
+	};
 	size_t verb = 0;
 	int rc = parse(argc, argv, &opt);
 

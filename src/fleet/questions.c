@@ -21,7 +21,7 @@
 /* Held up, by evidence: so much of the job's time, as severity low. */
 #define HELD_SHARE 0.01
 #define LEAST_STEPS 16 /* of a rank, as steps are judged from that on */
-enum { WHERE_TEXT = 80 };
+enum { WHERE_TEXT = 80, WORK_TEXT = 512 };
 
 uint64_t lg_fleet_job_number(const char *cluster, const char *name)
 {
@@ -234,7 +234,7 @@ static int add_excess(void *arg, size_t n, const char *const *v, struct lg_error
 	s.rank = (uint32_t)number(v[0]);
 	s.median_excess_ms = real(v[1]) / 1e3;
 	s.mean_excess_ms = real(v[2]) / 1e3;
-	s.lost_s = s.mean_excess_ms * (double)number(v[3]) / 1e3;
+	s.lost_s = s.mean_excess_ms * (double)l->job->steps / fmax(l->job->ranks, 1) / 1e3;
 	name_node(l->nodes, v[4], s.node, sizeof s.node);
 	return LG_APPEND(l->v, l->n, l->cap, s) ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
 }
@@ -305,28 +305,35 @@ static int take_number(void *arg, size_t n, const char *const *v, struct lg_erro
 
 /*
  * Ranks fold their steps by powers of two (fold.h), not all by the same: what covers the widest is
- * compared. Of the steps' own work: its median over ranks, and how much longer each rank's was.
+ * compared. Of the steps' own work: its median over ranks, and how much longer each rank's was. A mean of
+ * rows is the same where one is there twice, so the last version of each need not be looked for, which is
+ * most of the time; what was lost is counted by the steps of lg_fleet_jobs(), which has done that.
  */
 static int ask_late(struct lg_fleet *f, struct late *l, const struct lg_fleet_scope *s, struct lg_error *err)
 {
-	char where[WHERE_TEXT];
+	char where[WHERE_TEXT], work[WORK_TEXT];
 	uint64_t widest = 1, k = 1;
 	int rc;
 
 	of_job(f, l->job, where);
-	rc = lg_fleet_ask(f, take_number, &widest, err, "SELECT max(last - step + 1) FROM rank_step$F WHERE t0_us >= %" PRIu64
+	rc = lg_fleet_ask(f, take_number, &widest, err, "SELECT max(last - step + 1) FROM rank_step WHERE t0_us >= %" PRIu64
 			  "%s", s->since_us, where);
 	while (k < widest && k < UINT64_C(1) << 20)
 		k *= 2;
 	l->n = 0;
-#define WORK "SELECT intDiv(step, %" PRIu64 ") AS part, rank, any(node) AS at, sum(steps) AS n, " \
-	     "sum(toInt64(dur_us) - toInt64(wait_us) - toInt64(side_us)) * 1.0 / sum(steps) AS w FROM rank_step$F " \
-	     "WHERE t0_us >= %" PRIu64 "%s GROUP BY part, rank"
-	rc = rc ?: lg_fleet_ask(f, add_excess, l, err, "SELECT rank, $M(w - med) AS m, avg(w - med), sum(n), any(at) FROM ("
-				WORK ") AS a $J (SELECT part, $M(w) AS med FROM (" WORK ") AS c GROUP BY part) AS b "
-				"USING (part) GROUP BY rank ORDER BY m DESC LIMIT 20000", k, s->since_us, where, k, s->since_us,
-				where);
-#undef WORK
+#define OWN "toInt64(dur_us) - toInt64(wait_us) - toInt64(side_us)"
+	if (k == 1) /* a row is a step: nothing is to be added up, and of steps of a second and more there
+		       are many */
+		snprintf(work, sizeof work, "SELECT step AS part, rank, node AS at, steps AS n, (" OWN ") * 1.0 / steps AS w "
+			 "FROM rank_step WHERE t0_us >= %" PRIu64 "%s", s->since_us, where);
+	else
+		snprintf(work, sizeof work, "SELECT intDiv(step, %" PRIu64 ") AS part, rank, any(node) AS at, max(steps) AS n, "
+			 "sum(" OWN ") * 1.0 / sum(steps) AS w FROM rank_step WHERE t0_us >= %" PRIu64 "%s GROUP BY part, rank",
+			 k, s->since_us, where);
+#undef OWN
+	rc = rc ?: lg_fleet_ask(f, add_excess, l, err, "SELECT rank, $M(w - med) AS m, avg(w - med), sum(n), any(at) FROM "
+				"(%s) AS a $J (SELECT part, $M(w) AS med FROM (%s) AS c GROUP BY part) AS b USING (part) "
+				"GROUP BY rank ORDER BY m DESC LIMIT 20000", work, work);
 	rc = rc ?: judge_late(l, err);
 	return rc ?: lg_fleet_ask(f, add_held, l, err, "SELECT rank, sum(lost_us) AS lost, sum(lost_us * waited), avg(conf), "
 				  "any(node) FROM stall$F WHERE t0_us >= %" PRIu64 "%s GROUP BY rank ORDER BY lost DESC "

@@ -373,8 +373,8 @@ int lg_serve_open(struct lg_server **ret, uint16_t port, const struct lg_documen
 	return open_server(ret, port, documents, n, NULL, err);
 }
 
-int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type, const char *token,
-		  const struct lg_live *live, struct lg_error *err)
+int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type,
+		  const char *token, const struct lg_live *live, struct lg_error *err)
 {
 	struct lg_live_page page = { live, path, type, token };
 	int rc = open_server(ret, port, NULL, 0, &page, err);

@@ -44,8 +44,8 @@ bool lg_live_write(struct lg_live *l, const char *text, size_t n);
  * Serve it at that path, without a random word, to who sends "Authorization: Bearer TOKEN". Borrowed for the server's
  * life: all strings. The server is at work when this returns; no lg_serve_start().
  */
-int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type, const char *token,
-		  const struct lg_live *live, struct lg_error *err) LG_MUST_CHECK;
+int lg_serve_live(struct lg_server **ret, uint16_t port, const char *path, const char *type,
+		  const char *token, const struct lg_live *live, struct lg_error *err) LG_MUST_CHECK;
 
 /*
  * Take a port, 0 for any, and start the process that will answer: from here on a browser may call, and waits

@@ -87,7 +87,7 @@ struct lg_agent_job {
 	uint64_t id, start_us;
 	uint32_t uid, attempt;
 	int32_t world;
-	bool marks, seen;         /* seen: in the last look */
+	bool seen;                /* in the last look */
 	enum lg_agent_phase phase;
 	size_t n_before;          /* ranks, in the look before */
 	pid_t *pids;
@@ -116,7 +116,9 @@ struct lg_agent {
 	char token[72];
 	struct lg_node_jobs *found;
 	struct lg_agent_job job[LG_AGENT_JOBS];
-	size_t n_jobs, left_out;
+	size_t n_jobs, left_out, unmarked; /* unmarked: jobs that run without the hook */
+	bool reserved;            /* the next place is for that user, who has none */
+	uint32_t reserved_for;
 	uint64_t agent_id, seq, rows, told_lost;
 	uint32_t node;
 	int64_t wall_offset;      /* CLOCK_REALTIME - CLOCK_MONOTONIC */

@@ -176,15 +176,50 @@ static struct lg_agent_job *job_like(struct lg_agent *a, const struct lg_node_jo
 	return NULL;
 }
 
+static void end_job(struct lg_agent *a, struct lg_agent_job *j);
+
+static size_t jobs_of(const struct lg_agent *a, uint32_t uid)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->n_jobs; i++)
+		n += a->job[i].uid == uid && a->job[i].phase != LG_AGENT_ENDING;
+	return n;
+}
+
+/* All places are taken, and this user has none: who has two or more gives up the one that came last. */
+static void make_room(struct lg_agent *a, uint32_t uid)
+{
+	struct lg_agent_job *last = NULL;
+	size_t most = 1;
+
+	for (size_t i = 0; i < a->n_jobs; i++) {
+		size_t n = jobs_of(a, a->job[i].uid);
+
+		if (a->job[i].phase == LG_AGENT_ENDING || n < most || n < 2)
+			continue;
+		most = n;
+		last = &a->job[i];
+	}
+	if (!last || a->reserved || jobs_of(a, uid))
+		return;
+	a->reserved = true;
+	a->reserved_for = uid;
+	end_job(a, last);
+}
+
 static struct lg_agent_job *add_job(struct lg_agent *a, const struct lg_node_job *n)
 {
 	struct lg_agent_job *j = &a->job[a->n_jobs];
 	char cluster[160];
 
-	if (a->n_jobs >= (size_t)a->set.jobs || a->n_jobs == LG_AGENT_JOBS) {
+	if (a->n_jobs >= (size_t)a->set.jobs || a->n_jobs == LG_AGENT_JOBS ||
+	    (a->reserved && n->uid != a->reserved_for)) {
 		a->left_out++;
+		make_room(a, n->uid);
 		return NULL;
 	}
+	a->reserved = false;
 	*j = (struct lg_agent_job){ .sched = n->sched, .uid = n->uid, .attempt = n->attempt, .steps = -1 };
 	memcpy(j->name, n->name, sizeof j->name);
 	/* A name is what a user says: it is that user's alone. */
@@ -237,7 +272,6 @@ static void settle(struct lg_agent *a, struct lg_agent_job *j, const struct lg_n
 	bool same = same_pids(j, n);
 
 	j->world = LG_MAX(j->world, n->world);
-	j->marks = n->marks;
 	if (j->phase == LG_AGENT_RECORDING && !same && n->n >= j->n) {
 		stop_recorder(j); /* a rank is new: the next look starts a recorder that knows it */
 		j->phase = LG_AGENT_SETTLING;
@@ -249,8 +283,7 @@ static void settle(struct lg_agent *a, struct lg_agent_job *j, const struct lg_n
 			lg_agent_trouble(a, "out of memory");
 		return;
 	}
-	/* Without marks there are no steps, and nothing that evidence could be asked about. */
-	if (!j->marks || lg_agent_now() < j->retry_at)
+	if (lg_agent_now() < j->retry_at)
 		return;
 	describe(a, j);
 	start_recorder(a, j);
@@ -305,6 +338,7 @@ void lg_agent_look(struct lg_agent *a)
 {
 	struct lg_error err = { .offset = LG_NO_OFFSET };
 	const struct lg_node_job *n;
+	bool waits = false;
 	size_t n_n;
 
 	if (lg_node_jobs_look(a->found, &n, &n_n, &err)) {
@@ -314,17 +348,22 @@ void lg_agent_look(struct lg_agent *a)
 	for (size_t i = 0; i < a->n_jobs; i++)
 		a->job[i].seen = false;
 	a->left_out = lg_node_jobs_left_out(a->found);
+	a->unmarked = 0;
 	for (size_t i = 0; i < n_n; i++) {
 		struct lg_agent_job *j = job_like(a, &n[i]);
 
-		j = j ? j : add_job(a, &n[i]);
+		/* Without marks there are no steps, and nothing that evidence could be asked about. */
+		a->unmarked += !n[i].marks;
+		waits |= n[i].marks && n[i].uid == a->reserved_for;
+		j = j || !n[i].marks ? j : add_job(a, &n[i]);
 		if (!j)
 			continue;
 		j->seen = true;
 		settle(a, j, &n[i]);
 	}
+	a->reserved &= waits; /* else who it was kept for has gone */
 	for (size_t i = a->n_jobs; i--;) {
-		if (a->job[i].seen)
+		if (a->job[i].seen && a->job[i].phase != LG_AGENT_ENDING)
 			continue;
 		if (a->job[i].phase != LG_AGENT_ENDING)
 			end_job(a, &a->job[i]);

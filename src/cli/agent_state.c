@@ -104,8 +104,6 @@ static void jobs_json(const struct lg_agent *a, struct lg_json *j)
 		key_int(j, "ranks", x->n);
 		lg_json_key(j, "recorded");
 		lg_json_bool(j, x->recorder > 0);
-		lg_json_key(j, "marks");
-		lg_json_bool(j, x->marks);
 		key_int(j, "steps", x->n_steps);
 		key_int(j, "windows_judged", x->judged);
 		key_int(j, "windows_not_judged", x->unjudged);
@@ -129,6 +127,7 @@ static void json(const struct lg_agent *a, const struct summary *s, struct lg_ou
 	lg_json_key_str(&j, "store", *a->set.store ? a->set.store : NULL);
 	jobs_json(a, &j);
 	key_int(&j, "jobs_left_out", a->left_out);
+	key_int(&j, "jobs_without_marks", a->unmarked);
 	key_int(&j, "rows", a->rows);
 	key_int(&j, "sent_rows", atomic_load(&a->sent->rows));
 	key_int(&j, "sent_batches", atomic_load(&a->sent->batches));
@@ -158,10 +157,14 @@ static void plain(const struct lg_agent *a, const struct summary *s, struct lg_o
 
 		lg_out_puts(o, "  ");
 		lg_text_safe(o, x->name);
-		lg_out_printf(o, ": %zu rank%s, %" PRIu64 " steps, %.1f s lost, %" PRIu64 " slow windows judged, %" PRIu64 " not%s\n",
-			      x->n, x->n == 1 ? "" : "s", x->n_steps, (double)x->lost_us / 1e6, x->judged, x->unjudged,
-			      x->marks ? "" : "; no marks: start it with what laggard env prints");
+		lg_out_printf(o, ": %zu rank%s, %" PRIu64 " steps, %.1f s lost, %" PRIu64 " slow windows judged, %" PRIu64 " not\n",
+			      x->n, x->n == 1 ? "" : "s", x->n_steps, (double)x->lost_us / 1e6, x->judged, x->unjudged);
 	}
+	if (a->unmarked)
+		lg_out_printf(o, "  %zu job%s without marks: start it with what laggard env prints\n", a->unmarked,
+			      a->unmarked == 1 ? "" : "s");
+	if (a->left_out)
+		lg_out_printf(o, "  %zu beyond what is watched at once (--jobs)\n", a->left_out);
 	lg_out_printf(o, "  %" PRIu64 " rows, %" PRIu64 " of them sent, %" PRIu64 " wait in %.1f MB of spool, %" PRIu64 " dropped\n",
 		      a->rows, atomic_load(&a->sent->rows), a->spool.rows, (double)a->spool.bytes / 1e6,
 		      a->spool.dropped_rows + atomic_load(&a->sent->damaged_rows));

@@ -352,7 +352,7 @@ static int run_agent(struct lg_agent *a, const struct told *t)
 		return LG_EXIT_FAILED;
 	}
 	rc = open_state(a, &err) ?: lg_fleet_batch_new(&a->batch, &err) ?:
-	     lg_node_jobs_new(&a->found, "/proc", getpid(), &err) ?: lg_agent_serve(a, &err);
+	     lg_node_jobs_new(&a->found, getpid(), &err) ?: lg_agent_serve(a, &err);
 	if (rc) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;

@@ -46,7 +46,6 @@ struct process {
 };
 
 struct lg_node_jobs {
-	char root[64];
 	pid_t self;
 	struct process *v;
 	size_t n, cap;
@@ -60,7 +59,7 @@ struct lg_node_jobs {
 	bool nomem;
 };
 
-int lg_node_jobs_new(struct lg_node_jobs **ret, const char *root, pid_t self, struct lg_error *err)
+int lg_node_jobs_new(struct lg_node_jobs **ret, pid_t self, struct lg_error *err)
 {
 	struct lg_node_jobs *j = lg_calloc(1, sizeof *j);
 
@@ -68,7 +67,6 @@ int lg_node_jobs_new(struct lg_node_jobs **ret, const char *root, pid_t self, st
 		lg_free(j);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
-	snprintf(j->root, sizeof j->root, "%s", root);
 	j->self = self;
 	*ret = j;
 	return 0;
@@ -373,8 +371,8 @@ int lg_node_jobs_look(struct lg_node_jobs *j, const struct lg_node_job **ret, si
 	j->look++;
 	j->n_pid = j->n_jobs = j->left_out = 0;
 	j->nomem = false;
-	if (lg_proc_each(j->root, add_pid, j))
-		return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "cannot read %.60s", j->root);
+	if (lg_proc_each("/proc", add_pid, j))
+		return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "cannot read /proc");
 	for (size_t i = 0; i < j->n_pid; i += LG_PROC_STATS) {
 		struct lg_proc_stat st[LG_PROC_STATS];
 		int rc[LG_PROC_STATS];

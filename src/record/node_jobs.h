@@ -39,9 +39,8 @@ struct lg_node_job {
 
 struct lg_node_jobs;
 
-/* root: where /proc is. self: this process and what it started are of no job. */
-int lg_node_jobs_new(struct lg_node_jobs **ret, const char *root, pid_t self,
-		     struct lg_error *err) LG_MUST_CHECK;
+/* self: this process and what it started are of no job. */
+int lg_node_jobs_new(struct lg_node_jobs **ret, pid_t self, struct lg_error *err) LG_MUST_CHECK;
 void lg_node_jobs_free(struct lg_node_jobs *j);
 /* Look again. *ret: those that have a rank now, valid until the next look. */
 int lg_node_jobs_look(struct lg_node_jobs *j, const struct lg_node_job **ret, size_t *ret_n,

@@ -140,24 +140,33 @@ def ask(laggard, question, store, *more):
     return json.loads(done.stdout)
 
 
+def of(status, name):
+    """What the agent says of that job: others may run on this machine, too. None: it watches none of that name."""
+    return next((j for j in status["jobs"] if j["job"] == name), None)
+
+
+def steps_of(status, name):
+    return (of(status, name) or {"steps": 0})["steps"]
+
+
 def test_steps_come_into_the_store(laggard, agents, marked, tmp_path):
     """Every step from the first look on, in the node's own file and in the store; and files that are root's alone."""
     store = ["--store", f"sqlite:{tmp_path}/central.db"]
     assert laggard("fleet", "init", *store).returncode == 0
     agent = agents(*store, "--node", "n1", "--textfile", tmp_path / "laggard.prom").start()
     job = marked("by hand", 2, 14, 0.05)
-    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["recorded"] and s["jobs"][0]["steps"] > 20)
+    agent.wait_for(lambda s: steps_of(s, "by hand") > 20)
     text = (tmp_path / "laggard.prom").read_text()
     made = sum(int(p.communicate()[0]) for p in job)
-    s = agent.wait_for(lambda s: not s["jobs"] and s["sent_rows"] == s["rows"] > 0)
+    s = agent.wait_for(lambda s: not of(s, "by hand") and s["sent_rows"] == s["rows"] > 0)
     assert (s["dropped_rows"], s["spool_batches"], s["healthy"]) == (0, 0, True)
     for where in (store, ["--store", f"sqlite:{agent.state}/agent.db"]):
-        (found,) = ask(laggard, "jobs", where)
+        (found,) = ask(laggard, "jobs", where, "--job", "by hand")
         assert (found["job"], found["ranks"], found["world"], found["scheduler"]) == ("by hand", 2, 2, "laggard")
         assert found["missing_steps"] == 0
         assert made - 2 * 8 / 0.05 <= found["steps"] <= made and found["steps"] > 100
         assert 49 <= found["median_ms"] <= 70
-        assert ask(laggard, "stragglers", where) == []
+        assert ask(laggard, "stragglers", where, "--job", "by hand") == []
     assert 'laggard_steps_total{job="by hand",attempt="0",user="0",rank="1"}' in text
     assert agent.end() == 0, agent.said()
     for path in [tmp_path / "central.db", *agent.state.rglob("*")]:
@@ -169,13 +178,14 @@ def test_promtool_takes_the_metrics(agents, marked, tmp_path):
     if subprocess.run(["which", "promtool"], check=False, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("promtool is not installed: apt-get install prometheus")
     agent = agents("--textfile", tmp_path / "laggard.prom").start()
-    marked('a "quoted\\ \n name\x1b', 2, 20, 0.05)
-    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > 20)
+    name = 'a "quoted\\ \n name\x1b'
+    marked(name, 2, 20, 0.05)
+    agent.wait_for(lambda s: steps_of(s, name) > 20)
     time.sleep(1.5)
     text = (tmp_path / "laggard.prom").read_text()
     done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=False, capture_output=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    per_rank = [line for line in text.splitlines() if 'rank="0"' in line]
+    per_rank = [line for line in text.splitlines() if 'rank="0"' in line and "quoted" in line]
     assert 1 <= len(per_rank) <= 32
 
 
@@ -195,7 +205,7 @@ def test_prometheus_scrapes_it(agents, marked, tmp_path):
     port, own = free_port(), free_port()
     agent = agents("--metrics", port).start()
     marked("scraped", 2, 40, 0.05)
-    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > 20)
+    agent.wait_for(lambda s: steps_of(s, "scraped") > 20)
     token = (agent.state / "metrics.token").read_text()
     assert len(token) == 64 and (agent.state / "metrics.token").stat().st_mode & 0o777 == 0o600
     assert get(port)[0] == get(port, token[:-1])[0] == get(port, token[:-1] + "x")[0] == 401
@@ -230,7 +240,7 @@ rule_files: [{ROOT}/doc/prometheus/laggard.rules.yml]
     finally:
         prometheus.kill()
         prometheus.wait()
-    assert {(r["metric"]["job"], r["metric"]["rank"]) for r in found} == {("scraped", "0"), ("scraped", "1")}, \
+    assert {(r["metric"]["job"], r["metric"]["rank"]) for r in found} >= {("scraped", "0"), ("scraped", "1")}, \
         (tmp_path / "prometheus.err").read_text()[-2000:]
 
 
@@ -239,9 +249,9 @@ def test_over_its_budget_it_gives_up_what_it_says(agents, marked):
     marked("dear", 2, 100, 0.03)
     s = agent.wait_for(lambda s: s["level"] > 0, 100)
     assert s["recording"].startswith("over its budget: no CPU samples")
-    assert s["budget"] == pytest.approx(0.0002) and s["cpu_share"] > 0.0002
-    steps = s["jobs"][0]["steps"]
-    agent.wait_for(lambda s: s["jobs"] and s["jobs"][0]["steps"] > steps + 20)  # steps go on
+    assert s["budget"] >= 0.0002 and s["cpu_share"] > s["budget"]
+    steps = steps_of(s, "dear")
+    agent.wait_for(lambda s: steps_of(s, "dear") > steps + 20)  # steps go on
 
 
 def test_killed_at_random_moments(laggard, agents, marked, tmp_path):
@@ -257,12 +267,12 @@ def test_killed_at_random_moments(laggard, agents, marked, tmp_path):
         agent.end(signal.SIGKILL)
     agent.start()
     made = sum(int(p.communicate()[0]) for p in job)
-    agent.wait_for(lambda s: not s["jobs"] and not s["spool_batches"])
+    agent.wait_for(lambda s: not of(s, "killed") and not s["spool_batches"])
     assert agent.end() == 0
-    (found,) = ask(laggard, "jobs", store)
+    (found,) = ask(laggard, "jobs", store, "--job", "killed")
     assert 0 < found["steps"] + found["missing_steps"] <= made
     rows = sqlite3.connect(tmp_path / "central.db").execute(
-        "SELECT rank, step, last, steps FROM rank_step ORDER BY rank, step").fetchall()
+        "SELECT rank, step, last, steps FROM rank_step JOIN job USING (job) WHERE name = 'killed' ORDER BY rank, step").fetchall()
     for (rank, _, last, _), (next_rank, step, _, _) in zip(rows, rows[1:]):
         assert rank != next_rank or last < step, "a step is in two rows"
     assert all(steps <= last - step + 1 for _, step, last, steps in rows)
@@ -288,10 +298,10 @@ def test_the_server_is_away_and_comes_back(laggard, agents, marked, clickhouse, 
             server.start()
         for p in job:
             p.communicate()
-        s = agent.wait_for(lambda s: not s["jobs"] and not s["spool_batches"], 120)
+        s = agent.wait_for(lambda s: not of(s, "away") and not s["spool_batches"], 120)
         assert s["dropped_rows"] == 0 and s["sent_rows"] >= s["rows"] and s["send_failures"] > 0
-        (central,) = ask(laggard, "jobs", store)
-        (own,) = ask(laggard, "jobs", ["--store", f"sqlite:{agent.state}/agent.db"])
+        (central,) = ask(laggard, "jobs", store, "--job", "away")
+        (own,) = ask(laggard, "jobs", ["--store", f"sqlite:{agent.state}/agent.db"], "--job", "away")
         assert (central["steps"], central["missing_steps"]) == (own["steps"], 0)
     finally:
         server.kill()
@@ -371,7 +381,7 @@ def test_who_made_the_job_late(laggard, torch_python, agents, job_env, tmp_path)
                             c["function"] in ROLLUP for c in culprits), culprits
     assert any(x["job"] == "ill" and x["rank"] == 0 and x["kind"] == "held_up" for x in ask(laggard, "stragglers", store))
     jobs = {j["job"]: j for j in ask(laggard, "jobs", store)}
-    assert set(jobs) == {"ill", "well"} and jobs["ill"]["ranks"] == jobs["well"]["ranks"] == 2
+    assert set(jobs) >= {"ill", "well"} and jobs["ill"]["ranks"] == jobs["well"]["ranks"] == 2
     assert sum(c["gpu_hours"] for c in culprits) == pytest.approx(told_s * 2 / 3600)
     if abs(told_s - truth_s) > 0.15 * truth_s:
         # Steps during a hold are longer also by what others took meanwhile: then this clock measures both.

@@ -263,6 +263,62 @@ struct told {
 	size_t n, n_steps;
 };
 
+/* What a step was told to have spent where. */
+struct spent {
+	struct lg_mark_rows *rows;
+	struct lg_mark_times t[4];
+	size_t n;
+};
+
+static void spend(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
+{
+	struct spent *s = arg;
+
+	(void)number;
+	(void)ts;
+	(void)dur;
+	if (what == LG_MARK_SAW_STEP && s->n < 4)
+		s->t[s->n++] = *lg_mark_rows_times(s->rows);
+}
+
+static void a_step_is_told_with_its_stages(void **state)
+{
+	struct fixture *f = *state;
+	struct spent s = { .rows = f->rows };
+	uint64_t outer, inner, shared;
+
+	lg_mark_rows_watch(f->rows, spend, &s);
+	write_mark(f, (struct mark){ .what = LAG_MARK_STEP, .seq = 1 }); /* opens the first, 10 ns a mark */
+	outer = stage_begin(f, LAG_STAGE_FORWARD);
+	inner = stage_begin(f, LAG_STAGE_H2D);
+	stage_end(f, inner); /* 10 of h2d */
+	stage_end(f, outer); /* 30 of forward, 10 of them h2d's */
+	write_mark(f, (struct mark){ .what = LAG_MARK_STEP, .seq = 2 });
+	take(f, false, NULL);
+	outer = stage_begin(f, LAG_STAGE_BACKWARD);
+	shared = write_mark(f, (struct mark){ .what = LAG_MARK_BEGIN,
+					      .kind = LAG_MARK_K_COLLECTIVE,
+					      .bits = LAG_MARK_IMPLICIT });
+	inner = write_mark(f, (struct mark){ .what = LAG_MARK_BEGIN, .kind = LAG_MARK_K_WAIT });
+	stage_end(f, inner);
+	stage_end(f, shared); /* 30, in which the wait is */
+	stage_end(f, outer);
+	write_mark(f, (struct mark){ .what = LAG_MARK_BEGIN,
+				     .kind = LAG_MARK_K_STAGE,
+				     .stage = LAG_STAGE_OPTIMIZER,
+				     .tid = 99 });
+	write_mark(f, (struct mark){ .what = LAG_MARK_STEP, .seq = 3 });
+	take(f, false, NULL);
+	assert_int_equal(s.n, 2);
+	assert_int_equal(s.t[0].stage[LG_STAGE_FORWARD], 20);
+	assert_int_equal(s.t[0].stage[LG_STAGE_H2D], 10);
+	assert_int_equal(s.t[0].wait, 0);
+	assert_int_equal(s.t[1].stage[LG_STAGE_BACKWARD], 50);
+	assert_int_equal(s.t[1].stage[LG_STAGE_FORWARD], 0);
+	assert_int_equal(s.t[1].wait, 30);
+	assert_int_equal(s.t[1].stage[LG_STAGE_OPTIMIZER], 0); /* another thread's */
+}
+
 static void saw(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
 {
 	static const char letter[] = { [LG_MARK_SAW_STEP] = 's', [LG_MARK_SAW_SIDE] = '(',
@@ -531,6 +587,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(pairs_beginnings_with_ends_on_each_thread),
+		T(a_step_is_told_with_its_stages),
 		T(closes_inner_spans_whose_end_was_lost),
 		T(a_ring_joined_in_the_middle_begins_with_a_mark),
 		T(a_copy_counts_as_the_stage_it_takes),

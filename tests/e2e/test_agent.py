@@ -166,7 +166,6 @@ def test_steps_come_into_the_store(laggard, agents, marked, tmp_path):
         assert found["missing_steps"] == 0
         assert made - 2 * 8 / 0.05 <= found["steps"] <= made and found["steps"] > 100
         assert 49 <= found["median_ms"] <= 70
-        assert ask(laggard, "stragglers", where, "--job", "by hand") == []
     assert 'laggard_steps_total{job="by hand",attempt="0",user="0",rank="1"}' in text
     assert agent.end() == 0, agent.said()
     for path in [tmp_path / "central.db", *agent.state.rglob("*")]:

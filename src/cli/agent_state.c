@@ -140,6 +140,8 @@ static void json(const struct lg_agent *a, const struct summary *s, struct lg_ou
 	lg_json_num(&j, s->cpu_share, 5);
 	lg_json_key(&j, "budget");
 	lg_json_num(&j, a->set.budget * (double)LG_MAX(s->ranks, (size_t)1), 5);
+	lg_json_key(&j, "budget_left_s");
+	lg_json_num(&j, a->credit_s, 3);
 	key_int(&j, "level", (uint64_t)a->level);
 	lg_json_key_str(&j, "recording", lg_agent_level_text(a->level));
 	lg_json_key_str(&j, "last_error", *s->error ? s->error : NULL);

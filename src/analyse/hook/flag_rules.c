@@ -174,12 +174,12 @@ static bool on_cuda(const struct look *k)
 /* Both are on unless somebody switches them off; cuDNN's came with torch 2.5. */
 static bool attention_unfused(struct look *k)
 {
-	const char *cudnn = lg_fact_of(k->c, k->r->prc, "sdpa.cudnn");
+	const char *cudnn = lg_index_fact(k->c->idx, k->r->prc, "sdpa.cudnn");
 
 	k->title = "fused attention is switched off: scaled_dot_product_attention runs as separate products and a softmax";
 	k->evidence = "torch.backends.cuda.enable_flash_sdp(False), enable_mem_efficient_sdp(False), or sdpa_kernel(MATH)";
-	return on_cuda(k) && is_fact(lg_fact_of(k->c, k->r->prc, "sdpa.flash"), "0") &&
-	       is_fact(lg_fact_of(k->c, k->r->prc, "sdpa.mem_efficient"), "0") && (!cudnn || is_fact(cudnn, "0"));
+	return on_cuda(k) && is_fact(lg_index_fact(k->c->idx, k->r->prc, "sdpa.flash"), "0") &&
+	       is_fact(lg_index_fact(k->c->idx, k->r->prc, "sdpa.mem_efficient"), "0") && (!cudnn || is_fact(cudnn, "0"));
 }
 
 /* foreach=None, the default, takes many at a time on a device. */
@@ -190,27 +190,27 @@ static bool optimizer_one_by_one(struct look *k)
 
 	k->title = lg_text(k->c, LG_SAYS_GPU_UNFUSED_OPTIMIZER_FLAG, n);
 	return on_cuda(k) && n >= LG_N_GPU_UNFUSED_OPTIMIZER_TENSORS &&
-	       is_fact(lg_fact_of(k->c, k->r->prc, "optimizer.foreach"), "False") &&
-	       !is_fact(lg_fact_of(k->c, k->r->prc, "optimizer.fused"), "True");
+	       is_fact(lg_index_fact(k->c->idx, k->r->prc, "optimizer.foreach"), "False") &&
+	       !is_fact(lg_index_fact(k->c->idx, k->r->prc, "optimizer.fused"), "True");
 }
 
 /* The default since torch 1.12. */
 static bool tf32_off(struct look *k)
 {
 	const char *list = fact(k, "model", k->model, "parameters");
-	const char *capability = lg_fact_of(k->c, k->r->prc, "device.capability");
+	const char *capability = lg_index_fact(k->c->idx, k->r->prc, "device.capability");
 	double all = 0, full = list ? elements(list, "float32", &all) : 0;
 
 	k->title = "float32 products run without tensor cores: TF32 is off, and so is autocast";
 	k->evidence = lg_text(k->c, LG_SAYS_GPU_NO_TENSOR_CORE_FLAG, capability ?: "");
 	return on_cuda(k) && capability && strtod(capability, NULL) >= 8 && full > all / 2 &&
-	       is_fact(lg_fact_of(k->c, k->r->prc, "torch.matmul_precision"), "highest") &&
+	       is_fact(lg_index_fact(k->c->idx, k->r->prc, "torch.matmul_precision"), "highest") &&
 	       !(lg_fact_share(k->c, k->r->prc, "torch.autocast", k->j.from, k->j.to) > 0);
 }
 
 static bool cudagraphs_skipped(struct look *k)
 {
-	const char *n = lg_fact_of(k->c, k->r->prc, "compile.cudagraph_skips");
+	const char *n = lg_index_fact(k->c->idx, k->r->prc, "compile.cudagraph_skips");
 
 	k->title = "torch.compile gives CUDA graphs up: every kernel is launched by itself";
 	k->evidence = lg_text(k->c, LG_SAYS_GPU_LAUNCH_BOUND_SKIPS, n ?: "0");
@@ -227,7 +227,7 @@ static bool pageable_batches(struct look *k)
 			copies += k->r->segs[i].end - k->r->segs[i].ts;
 	k->title = lg_text(k->c, LG_SAYS_DATA_PAGEABLE_COPY_FLAG, lg_percent(copies, k->j.to - k->j.from));
 	k->evidence = "DataLoader(pin_memory=False): a copy from memory that is not pinned makes the host wait";
-	return on_cuda(k) && is_fact(lg_fact_of(k->c, k->r->prc, "loader.pin_memory"), "False") &&
+	return on_cuda(k) && is_fact(lg_index_fact(k->c->idx, k->r->prc, "loader.pin_memory"), "False") &&
 	       (double)copies > LG_N_DATA_PAGEABLE_COPY_OF_STEP * (double)(k->j.to - k->j.from);
 }
 

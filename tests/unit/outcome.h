@@ -94,6 +94,14 @@ static inline size_t loud(const struct lg_verdict *v)
 	return n;
 }
 
+static inline bool says_for(const struct lg_finding *f, const char *text)
+{
+	for (size_t i = 0; i < f->n_evidence; i++)
+		if (strstr(f->evidence[i].text, text))
+			return true;
+	return false;
+}
+
 static inline bool has_limit(const struct lg_verdict *v, const char *words)
 {
 	for (size_t i = 0; i < v->n_limits; i++)

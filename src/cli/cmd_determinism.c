@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
+#include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
 #include "diff/determinism.h"
@@ -112,16 +113,22 @@ static void become_recorder(const struct options *opt, const char *path, bool fl
 	static const char *const head[] = { "laggard", "record", "-q", "-F", "0", "--device-rate", "0",
 					    "--no-python", "--tier", "procfs", "--profile", "light", "-o" };
 	enum { HEAD = sizeof head / sizeof *head };
-	const char *argv[HEAD + 3 + 4096];
+	const char **argv;
 	char every[32];
 	size_t n = 0;
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
+	while (opt->cmd[n])
+		n++;
+	argv = lg_calloc(HEAD + 3 + n, sizeof *argv);
+	if (!argv)
+		_exit(LG_EXIT_FAILED);
+	n = 0;
 	for (size_t i = 0; i < HEAD; i++)
 		argv[n++] = head[i];
 	argv[n++] = path;
 	argv[n++] = "--";
-	for (size_t i = 0; opt->cmd[i] && n < sizeof argv / sizeof *argv - 1; i++)
+	for (size_t i = 0; opt->cmd[i]; i++)
 		argv[n++] = opt->cmd[i];
 	argv[n] = NULL;
 	snprintf(every, sizeof every, "%ld", opt->every ? opt->every : 1);

@@ -117,6 +117,37 @@ def test_two_logs_part_where_their_losses_do(laggard, torch_python, tmp_path):
     assert laggard("diff", log[0], log[1], "--fail-on", "det.diverged").returncode == 0
 
 
+ELSEWHERE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from laggard import _det
+_det._torch, _det.CHUNK = torch, 1000
+g = torch.Generator().manual_seed(3)
+tensors = [torch.randn(7, 3, generator=g), torch.randn(2500, generator=g), torch.zeros(0), torch.tensor([True, False]),
+           torch.randn(5, generator=g).bfloat16(), torch.randint(0, 9, (4,), generator=g),
+           torch.randn(3, dtype=torch.complex64, generator=g), torch.randn(40, 50, generator=g).t()]
+
+def prints(ts):
+    fetched = {}
+    return [later.now(fetched) for later in _det._elsewhere(ts)]
+
+before = prints(tensors)
+assert len(set(before)) == len(before) and prints([t.clone() for t in tensors]) == before
+torch.set_num_threads(2)
+assert prints(tensors) == before
+for places, values in ([2400], [0.25]), ([5, 6], tensors[1][[6, 5]]):
+    changed = [t.clone() for t in tensors]
+    changed[1][places] = torch.as_tensor(values)
+    assert [a == b for a, b in zip(prints(changed), before)] == [i != 1 for i in range(len(before))]
+"""
+
+
+def test_tensors_of_devices_are_added_up_there(torch_python, root):
+    """The path of other devices, on tensors of the CPU: whole chunks, pieces, kinds, and places that change."""
+    subprocess.run([torch_python, "-c", ELSEWHERE, str(root / "src/hook")], check=True, timeout=100)
+
+
 def test_what_cannot_be_compared_is_said(laggard, torch_python, tmp_path):
     (tmp_path / "none.log").write_text("no step here\nand no loss\n")
     assert laggard("determinism").returncode == 2

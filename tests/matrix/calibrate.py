@@ -6,6 +6,7 @@ regression, Barlow et al. 1972) on strength against hits, for all rules together
 or high) or not, on its own draws, with that curve counting as PRIOR draws at each strength. Even draws fit, odd draws judge.
 """
 PRIOR = 6.0
+BEYOND = 0.05  # of strength
 BOTTOM, TOP = 0.02, 0.98  # nothing is surer than what so few draws can show
 
 
@@ -48,6 +49,9 @@ def fit(findings):
         for s, (_, n) in points.items():
             counted[max(low for low in counted if low <= s + 1e-9)] += n
         table[rule] = [(low, worth, counted[low]) for low, worth, _ in curve]
+        beyond = max(points) + BEYOND
+        if value(every, beyond) > table[rule][-1][1]:  # stronger than all that was drawn of it: as all rules are there
+            table[rule].append((beyond, value(every, beyond), 0))
     return table
 
 

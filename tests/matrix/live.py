@@ -230,12 +230,12 @@ def ask(laggard, build, family, number, seed):
     for f in said["findings"]:
         culprit = (f.get("culprit") or {}).get("pid")
         right = f["id"] in ids
-        if right and beside:
+        if f["id"] == "host.cpu_contention" and culprit not in pids:
+            right = None  # somebody of this machine had the CPU, or nobody: not known here
+        elif right and beside:
             right = culprit in pids
         elif right and family in ("live_straggler", "live_late_now_and_then"):
             right = (f.get("culprit") or {}).get("rank") in (spec["late_rank"], None)
-        elif f["id"] == "host.cpu_contention" and culprit not in pids:
-            right = None  # somebody of this machine had the CPU, or nobody: not known here
         elif f["id"] == "host.oversubscribed":
             right = delay_ms >= 0.5 * (f["lost_ms"] or 0)
         answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"], "lost_ms": f["lost_ms"],

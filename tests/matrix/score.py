@@ -29,6 +29,7 @@ class Answer:
     error: str = ""
     told_ms: float | None = None  # pairs: of all findings that are the cause's
     shown_ms: float | None = None  # pairs: what the second run takes longer, beyond what may lie between runs of one program
+    seed: int | None = None  # that it was drawn with
     one_loss: bool = False  # its causes are one loss, which goes by either name
     others_cpus: float = 0.0  # live: CPUs that strangers to the draw had
 

@@ -379,7 +379,7 @@ static void who_let_a_stopped_thread_go_on_is_named(void **state)
 		assert_int_equal(f->culprit.pid, cases[i].by_timer ? -1 : CULPRIT_PID);
 		assert_non_null(strstr(f->title, cases[i].title));
 		assert_true(!cases[i].by_way || strstr(f->title, "; rank"));
-		assert_float_equal(f->confidence, cases[i].confidence, 0.01);
+		assert_float_equal(f->strength, cases[i].confidence, 0.01);
 		done(&o);
 	}
 }

@@ -97,8 +97,10 @@ static int collect(struct work *k)
 			k->skip[k->n_skip++] = (struct skip){ thr, t->mark.ts[i] };
 		}
 	}
-	qsort(k->w, k->n, sizeof *k->w, by_thread_and_time);
-	qsort(k->skip, k->n_skip, sizeof *k->skip, skips_by_thread);
+	if (k->n)
+		qsort(k->w, k->n, sizeof *k->w, by_thread_and_time);
+	if (k->n_skip)
+		qsort(k->skip, k->n_skip, sizeof *k->skip, skips_by_thread);
 	return 0;
 }
 
@@ -273,7 +275,8 @@ static int parts(struct work *k, struct lg_roofline *r)
 		base = !strcmp(name, "cached") ? w->kind : base;
 	}
 	base = base ? base : real;
-	qsort(k->w, k->n, sizeof *k->w, by_round);
+	if (k->n)
+		qsort(k->w, k->n, sizeof *k->w, by_round);
 	r->parts = lg_calloc(n + 1, sizeof *r->parts);
 	if (!r->parts)
 		return LG_E_NOMEM;

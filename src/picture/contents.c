@@ -145,11 +145,13 @@ static int counters(struct lg_contents *c, const struct lg_trace *t)
 		row[k] = (uint8_t)c->n_counters;
 	}
 	for (size_t i = 0; i < t->counter.n; i++) {
-		struct lg_content_counter *x = &c->counter[row[t->counter.track[i]] - 1];
+		uint8_t at = row[t->counter.track[i]];
 		double v = t->counter.value[i];
+		struct lg_content_counter *x;
 
-		if (!row[t->counter.track[i]] || !isfinite(v))
+		if (!at || !isfinite(v))
 			continue;
+		x = &c->counter[at - 1];
 		x->least = x->n ? fmin(x->least, v) : v;
 		x->most = x->n ? fmax(x->most, v) : v;
 		x->sum += v;

@@ -45,7 +45,7 @@ def rows(laggard, tmp_path):
 
 @pytest.mark.parametrize("name,table,n", [
     ("smi/dmon.txt", "counter", 5 * 9), ("smi/query.csv", "counter", 14), ("smi/sweeps.csv", "counter", 70),
-    ("torchlog/job.log", "mark", 11), ("torchlog/steps.log", "mark", 9), ("torchlog/trace.log", "span", 1),
+    ("torchlog/job.log", "mark", 10), ("torchlog/job.log", "counter", 8), ("torchlog/steps.log", "mark", 9), ("torchlog/trace.log", "span", 1),
     ("nccllog/nccl.log", "mark", 3), ("pyspy/dump.txt", "sample", 2), ("pyspy/dump.json", "sample", 2),
     ("pyspy/chrometrace.json", "sample", 3), ("pyspy/sampled.speedscope.json", "sample", 7),
     ("folded/stacks.folded", "sample", 5), ("flightrec/_dump_0.pickle", "span", 4)])

@@ -31,41 +31,55 @@ struct stats {
 	int32_t index;
 };
 
-static bool has_snapshot(const struct lg_case *c, lg_trk gpu)
+/* A counter's track that tells of one of them. */
+struct told {
+	lg_trk gpu, track;
+	size_t what;
+};
+
+LG_ORDER_BY(by_device, struct told, LG_CMP(x->gpu, y->gpu) ?: LG_CMP(x->track, y->track))
+
+/* Of devices of which there is no snapshot, which tells more. */
+static int find_told(struct lg_case *c, struct told **ret, size_t *ret_n)
 {
-	for (size_t i = 0; c->v->memory && i < c->v->memory->n_devices; i++)
-		if (c->t->track.parent[c->v->memory->device[i].track] == gpu)
-			return true;
-	return false;
+	const struct lg_track_tab *t = &c->t->track;
+	LG_AUTOFREE bool *has_snapshot = lg_scratch(c, t->n, sizeof *has_snapshot);
+	size_t cap = 0;
+
+	for (size_t i = 0; has_snapshot && c->v->memory && i < c->v->memory->n_devices; i++)
+		has_snapshot[t->parent[c->v->memory->device[i].track]] = true;
+	for (lg_trk k = 1; has_snapshot && k < t->n; k++) {
+		lg_trk gpu = t->parent[k];
+		size_t i = 0;
+
+		if (t->kind[k] != LG_TRACK_COUNTER || t->kind[gpu] != LG_TRACK_GPU || has_snapshot[gpu])
+			continue;
+		while (i < WHATS && strcmp(lg_string(c->t, t->name[k]), names[i]) != 0)
+			i++;
+		if (i < WHATS && lg_failed(c, LG_APPEND(*ret, *ret_n, cap, (struct told){ gpu, k, i })))
+			break;
+	}
+	LG_SORT(*ret, *ret_n, by_device);
+	return c->failed;
 }
 
-static void read_stats(const struct lg_case *c, lg_trk gpu, struct stats *s)
+static void read_stats(const struct lg_case *c, const struct told *told, size_t n, struct stats *s)
 {
-	*s = (struct stats){ .prc = c->t->track.prc[gpu],
-			     .index = c->t->track.index[gpu],
+	*s = (struct stats){ .prc = c->t->track.prc[told->gpu], .index = c->t->track.index[told->gpu],
 			     .first_retries = NAN };
 	for (size_t i = 0; i < WHATS; i++)
 		s->most[i] = NAN;
-	for (lg_trk k = 1; k < c->t->track.n; k++) {
-		size_t i = 0;
-
-		if (c->t->track.parent[k] != gpu || c->t->track.kind[k] != LG_TRACK_COUNTER)
-			continue;
-		while (i < WHATS && strcmp(lg_string(c->t, c->t->track.name[k]), names[i]) != 0)
-			i++;
-		if (i == WHATS)
-			continue;
-		LG_LISTED(row, c->idx->counter, k) {
+	LG_EACH(x, told, n)
+		LG_LISTED(row, c->idx->counter, x->track) {
 			double v = c->t->counter.value[row];
 
-			if (i == RETRIES && isnan(s->first_retries))
+			if (x->what == RETRIES && isnan(s->first_retries))
 				s->first_retries = v;
-			if (v > s->most[i] || isnan(s->most[i])) {
-				s->most[i] = v;
-				s->ts[i] = c->t->counter.ts[row];
+			if (v > s->most[x->what] || isnan(s->most[x->what])) {
+				s->most[x->what] = v;
+				s->ts[x->what] = c->t->counter.ts[row];
 			}
 		}
-	}
 	s->most[ALLOCATED_PEAK] = fmax(s->most[ALLOCATED_PEAK], s->most[ALLOCATED]);
 	s->most[RESERVED_PEAK] = fmax(s->most[RESERVED_PEAK], s->most[RESERVED]);
 }
@@ -124,12 +138,15 @@ static void say_pieces(struct lg_case *c, const struct stats *s)
 
 int lg_find_memory_stats(struct lg_case *c)
 {
-	for (lg_trk k = 1; k < c->t->track.n; k++) {
+	LG_AUTOFREE struct told *told = NULL;
+	size_t n = 0;
+
+	if (find_told(c, &told, &n))
+		return c->failed;
+	LG_EACH_RUN(i, j, 0, n, told[j].gpu == told[i].gpu) {
 		struct stats s;
 
-		if (c->t->track.kind[k] != LG_TRACK_GPU || has_snapshot(c, k))
-			continue;
-		read_stats(c, k, &s);
+		read_stats(c, &told[i], j - i, &s);
 		if (s.most[OOMS] > 0 && !lg_told(c, LG_R_MEM_OOM))
 			say_ooms(c, &s);
 		if (s.most[RETRIES] > 0 && !lg_told(c, LG_R_GPU_ALLOCATOR_SYNC))

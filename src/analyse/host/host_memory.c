@@ -40,12 +40,20 @@ struct clock {
 	int64_t from, to;
 };
 
+/* Those of r that the verdict has: of a device's trace it may have others. */
+static size_t steps_of(const struct lg_case *c, const struct lg_rank *r)
+{
+	size_t left = r->step_first < c->v->n_steps ? c->v->n_steps - r->step_first : 0;
+
+	return LG_MIN(r->n_steps, left);
+}
+
 static struct clock clock_of(const struct lg_case *c, const struct lg_rank *r)
 {
 	struct clock k = { .r = r, .from = c->t->first, .to = c->t->last };
 	bool any = false;
 
-	for (size_t i = 0; r && i < r->n_steps; i++) {
+	for (size_t i = 0; r && i < steps_of(c, r); i++) {
 		const struct lg_step *s = &c->v->steps[r->step_first + i];
 
 		if (s->warmup)
@@ -55,7 +63,7 @@ static struct clock clock_of(const struct lg_case *c, const struct lg_rank *r)
 		any = true;
 		k.to = s->ts + s->dur;
 	}
-	if (r && !any)
+	if ((r && !any) || k.to < k.from) /* an empty trace ends before it begins */
 		k.to = k.from;
 	k.from += (int64_t)(WARM_UP * (double)(k.to - k.from));
 	return k;
@@ -70,7 +78,7 @@ static double steps_at(const struct lg_case *c, const struct clock *k, int64_t t
 	if (!k->r)
 		return lg_seconds(ts - k->from);
 	s = &c->v->steps[k->r->step_first];
-	hi = k->r->n_steps;
+	hi = steps_of(c, k->r);
 	while (lo < hi) { /* how many began before ts */
 		size_t mid = lo + (hi - lo) / 2;
 

@@ -259,12 +259,12 @@ def patch(torch):
             return original(self, *args, **kwargs)
         return call(original, self, args, kwargs)
 
-    def _enter(module, args):
+    def _enter(module, args, kwargs):
         try:
             enter(module)
         except Exception as e:
             _ring.disable("modules: %s: %s" % (type(e).__name__, e))
-        return enter_root(module, args)
+        return enter_root(module, args, kwargs)
 
     def counted(number, word=_ring.STEP):
         steps(number, word)

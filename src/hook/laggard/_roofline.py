@@ -295,9 +295,9 @@ def late(torch):
             _stand_in.serve(False)
             _ring.disable("roofline: %s: %s" % (type(e).__name__, e))
 
-    def _enter(module, args):
+    def _enter(module, args, kwargs):
         _entered(module)
-        return enter(module, args)
+        return enter(module, args, kwargs)
 
     _ring.step = step
     _ring._forked.append(_after_fork)

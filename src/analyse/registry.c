@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * registry.c - who is asked, in this order. A new rule is a row of rules/rules.def, a function, and a line
+ * registry.c - who is asked, in this order. A new rule is a row of a table in rules/, a function, and a line
  * here.
  *
  * The causes of slow steps of a recording come first (host/cause_rules.c, by chains of waits, which reach

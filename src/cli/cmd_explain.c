@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "diff/side.h"
 
 static int by_name(const void *a, const void *b)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "base/words.h"
 #include "report/json_write.h"
 #include "report/report.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "base/alloc.h"
 #include "store/builder.h"
 

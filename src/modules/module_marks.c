@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "analyse/case.h"
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "base/map.h"
 
 enum { WARM = 5 }; /* steps before the hook tells for the first time */

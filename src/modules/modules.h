@@ -9,8 +9,8 @@
  * are the host's, ms in a step; a profiler's trace of a device has besides what the device computed for
  * each, by who launched it.
  */
-#ifndef LG_ANALYSE_MODULES_MODULES_H
-#define LG_ANALYSE_MODULES_MODULES_H
+#ifndef LG_MODULES_MODULES_H
+#define LG_MODULES_MODULES_H
 #include "analyse/verdict.h"
 #include "base/arena.h"
 
@@ -80,4 +80,4 @@ int lg_modules_of_spans(struct lg_module_sums *s, const struct lg_verdict *v) LG
 /* A new one at the end; NULL: no memory, or too many. */
 struct lg_module_sum *lg_module_add(struct lg_module_sums *s, const char *path, uint32_t up);
 
-#endif /* LG_ANALYSE_MODULES_MODULES_H */
+#endif /* LG_MODULES_MODULES_H */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "analyse/case.h"
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 #include "base/map.h"
 #include "store/args.h"
 

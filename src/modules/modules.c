@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* modules.c - what was gathered of modules to a tree with shares. */
-#include "analyse/modules/modules.h"
+#include "modules/modules.h"
 
 #include <math.h>
 #include <stdlib.h>

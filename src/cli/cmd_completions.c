@@ -184,7 +184,6 @@ static int run(int argc, char **argv)
 	static const struct option longs[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 	static void (*const write[])(struct lg_out *o) = { [BASH] = bash, [ZSH] = zsh, [FISH] = fish };
 	static const char *const shells[] = { [BASH] = "bash", [ZSH] = "zsh", [FISH] = "fish" };
-	struct lg_error err = { 0 };
 	struct lg_out *o;
 	int c, i = BASH;
 
@@ -196,10 +195,9 @@ static int run(int argc, char **argv)
 		i++;
 	if (optind + 1 != argc || i > FISH)
 		return lg_usage(&lg_cmd_completions, "it wants a shell: bash, zsh or fish");
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	o = lg_stdout_open();
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	write[i](o);
 	return lg_finish(o);
 }

@@ -202,13 +202,10 @@ static int load(struct runs *r, struct lg_error *err)
 static int print(const struct lg_det_run *run, const struct options *opt)
 {
 	struct lg_term_options t = lg_terminal();
-	struct lg_error err = { 0 };
-	struct lg_out *o;
+	struct lg_out *o = lg_stdout_open();
 
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	if (opt->json)
 		lg_determinism_json(run, o);
 	else

@@ -307,11 +307,13 @@ static int print(const struct lg_diff *d, const struct options *opt)
 	struct lg_error err = { 0 };
 	struct lg_out *o;
 
-	if (write_to(d, opt->junit, lg_diff_junit, &err) || write_to(d, opt->html, lg_diff_html, &err) ||
-	    lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+	if (write_to(d, opt->junit, lg_diff_junit, &err) || write_to(d, opt->html, lg_diff_html, &err)) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
 	}
+	o = lg_stdout_open();
+	if (!o)
+		return LG_EXIT_FAILED;
 	if (opt->as == AS_JSON)
 		lg_diff_json(d, o);
 	else if (opt->as == AS_MARKDOWN)

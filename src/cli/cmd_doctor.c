@@ -7,6 +7,7 @@
 
 #include "base/out.h"
 #include "cli/command.h"
+#include "cli/load.h"
 #include "record/probe.h"
 #include "record/tier.h"
 
@@ -118,20 +119,14 @@ static int run(int argc, char **argv)
 	lg_probe_python("python3", environ, &checks[n++]);
 	if (!access(debian, X_OK) && !same_file(debian))
 		lg_probe_python(debian, environ, &checks[n++]);
-	err = (struct lg_error){ .offset = LG_NO_OFFSET };
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	o = lg_stdout_open();
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	if (json)
 		as_json(o, name, checks, n);
 	else
 		as_text(o, name, limits, checks, n);
-	if (lg_out_close(o, &err)) {
-		lg_complain(&err);
-		return LG_EXIT_FAILED;
-	}
-	return LG_EXIT_OK;
+	return lg_finish(o);
 }
 
 const struct lg_command lg_cmd_doctor = {

@@ -82,7 +82,6 @@ static int parse(int argc, char **argv, struct options *opt)
 /* Neither needs quoting: lg_hook_keep() refuses a path that would. */
 static int print(const struct options *opt, const char *path, const char *marks)
 {
-	struct lg_error err = { 0 };
 	char text[4096 + 512];
 	struct lg_out *o;
 
@@ -95,10 +94,9 @@ static int print(const struct options *opt, const char *path, const char *marks)
 	else
 		snprintf(text, sizeof text, "export PYTHONPATH=%s\"${PYTHONPATH:+:$PYTHONPATH}\"\n"
 			 "export LAGGARD_MARKS=%s\n", path, marks);
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	o = lg_stdout_open();
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	lg_out_puts(o, text);
 	return lg_finish(o);
 }

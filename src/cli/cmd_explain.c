@@ -172,10 +172,13 @@ static int print(const struct lg_verdict *v, const struct table *rows, const str
 	bool wanted = lg_contents_wanted(v);
 	struct lg_out *o;
 
-	if ((wanted && lg_contents_make(&holds, v, &err)) || lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+	if (wanted && lg_contents_make(&holds, v, &err)) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
 	}
+	o = lg_stdout_open();
+	if (!o)
+		return LG_EXIT_FAILED;
 	if (opt->as == AS_JSON)
 		print_json(v, rows, wanted ? &holds : NULL, o);
 	else if (opt->as == AS_MARKDOWN)
@@ -202,16 +205,17 @@ static int print_modules(const struct lg_verdict *v, const struct options *opt)
 	struct lg_modules *m;
 	struct lg_out *o;
 
-	if (lg_modules_new(v, &m, &err) || lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+	if (lg_modules_new(v, &m, &err)) {
 		lg_complain(&err);
 		return LG_EXIT_FAILED;
 	}
-	if (opt->as == AS_JSON)
+	o = lg_stdout_open();
+	if (o && opt->as == AS_JSON)
 		lg_modules_json(v, m, o);
-	else
+	else if (o)
 		lg_modules_term(m, opt->as == AS_TERM ? 0 : LEAST_SHARE, &t, o);
 	lg_modules_free(m);
-	return lg_finish(o);
+	return o ? lg_finish(o) : LG_EXIT_FAILED;
 }
 
 static int write_page(const struct lg_verdict *v, const char *path)

@@ -49,18 +49,6 @@ static uint64_t before(int64_t ago_ns)
 	return ago < now ? now - ago : 0;
 }
 
-static void key_num(struct lg_json *j, const char *key, double v, int decimals)
-{
-	lg_json_key(j, key);
-	lg_json_num(j, v, decimals);
-}
-
-static void key_int(struct lg_json *j, const char *key, uint64_t v)
-{
-	lg_json_key(j, key);
-	lg_json_int(j, (int64_t)v);
-}
-
 static const char *or_null(const char *s)
 {
 	return *s ? s : NULL;
@@ -87,21 +75,21 @@ static void job_json(struct lg_json *j, const struct lg_fleet_job_sum *s)
 	lg_json_open_flat(j, '{');
 	lg_json_key_str(j, "job", s->name);
 	lg_json_key_str(j, "id", id);
-	key_int(j, "attempt", s->attempt);
+	lg_json_key_count(j, "attempt", s->attempt);
 	lg_json_key_str(j, "user", or_null(s->user));
 	lg_json_key_str(j, "scheduler", or_null(s->sched));
-	key_int(j, "world", s->world);
-	key_int(j, "ranks", s->ranks);
-	key_int(j, "steps", s->steps);
-	key_int(j, "missing_steps", s->missing);
-	key_num(j, "first_s", (double)s->first_us / 1e6, 6);
-	key_num(j, "last_s", (double)s->last_us / 1e6, 6);
-	key_num(j, "median_ms", s->median_ms, 3);
-	key_num(j, "worst_ms", s->worst_ms, 3);
-	key_int(j, "worst_step", s->worst_step);
-	key_num(j, "rank_hours", s->rank_s / 3600, 6);
-	key_num(j, "lost_s", s->lost_s, 6);
-	key_num(j, "gpu_hours", s->gpu_hours, 9);
+	lg_json_key_count(j, "world", s->world);
+	lg_json_key_count(j, "ranks", s->ranks);
+	lg_json_key_count(j, "steps", s->steps);
+	lg_json_key_count(j, "missing_steps", s->missing);
+	lg_json_key_num(j, "first_s", (double)s->first_us / 1e6, 6);
+	lg_json_key_num(j, "last_s", (double)s->last_us / 1e6, 6);
+	lg_json_key_num(j, "median_ms", s->median_ms, 3);
+	lg_json_key_num(j, "worst_ms", s->worst_ms, 3);
+	lg_json_key_count(j, "worst_step", s->worst_step);
+	lg_json_key_num(j, "rank_hours", s->rank_s / 3600, 6);
+	lg_json_key_num(j, "lost_s", s->lost_s, 6);
+	lg_json_key_num(j, "gpu_hours", s->gpu_hours, 9);
 	lg_json_close(j, '}');
 }
 
@@ -137,15 +125,15 @@ static void straggler_json(struct lg_json *j, const struct lg_fleet_straggler *s
 {
 	lg_json_open_flat(j, '{');
 	lg_json_key_str(j, "job", s->name);
-	key_int(j, "attempt", s->attempt);
-	key_int(j, "rank", s->rank);
+	lg_json_key_count(j, "attempt", s->attempt);
+	lg_json_key_count(j, "rank", s->rank);
 	lg_json_key_str(j, "node", or_null(s->node));
 	lg_json_key_str(j, "kind", s->persistent ? "persistent" : "held_up");
-	key_num(j, "median_excess_ms", s->persistent ? s->median_excess_ms : (double)NAN, 3);
-	key_num(j, "share", s->share, 4);
-	key_num(j, "lost_s", s->lost_s, 6);
-	key_num(j, "gpu_hours", s->gpu_hours, 9);
-	key_num(j, "confidence", s->confidence, 2);
+	lg_json_key_num(j, "median_excess_ms", s->persistent ? s->median_excess_ms : (double)NAN, 3);
+	lg_json_key_num(j, "share", s->share, 4);
+	lg_json_key_num(j, "lost_s", s->lost_s, 6);
+	lg_json_key_num(j, "gpu_hours", s->gpu_hours, 9);
+	lg_json_key_num(j, "confidence", s->confidence, 2);
 	lg_json_close(j, '}');
 }
 
@@ -189,12 +177,12 @@ static void culprit_json(struct lg_json *j, const struct lg_fleet_culprit *c)
 	lg_json_key_str(j, "rule", c->rule);
 	lg_json_key_str(j, "object", or_null(c->object));
 	lg_json_key_str(j, "stage", or_null(c->stage));
-	key_int(j, "jobs", c->jobs);
-	key_int(j, "ranks", c->ranks);
-	key_int(j, "seen", c->seen);
-	key_num(j, "lost_s", c->lost_s, 6);
-	key_num(j, "gpu_hours", c->gpu_hours, 9);
-	key_num(j, "confidence", c->confidence, 2);
+	lg_json_key_count(j, "jobs", c->jobs);
+	lg_json_key_count(j, "ranks", c->ranks);
+	lg_json_key_count(j, "seen", c->seen);
+	lg_json_key_num(j, "lost_s", c->lost_s, 6);
+	lg_json_key_num(j, "gpu_hours", c->gpu_hours, 9);
+	lg_json_key_num(j, "confidence", c->confidence, 2);
 	lg_json_key_str(j, "job", or_null(c->job));
 	lg_json_key_str(j, "node", or_null(c->node));
 	lg_json_key_str(j, "said", or_null(c->said));
@@ -242,8 +230,8 @@ static int init(struct lg_fleet *f, struct answer *a, struct lg_error *err)
 	if (a->opt->json) {
 		lg_json_open_flat(&a->j, '{');
 		lg_json_key_str(&a->j, "engine", lg_fleet_engine_name(f));
-		key_int(&a->j, "from", from);
-		key_int(&a->j, "schema", LG_FLEET_SCHEMA);
+		lg_json_key_count(&a->j, "from", from);
+		lg_json_key_count(&a->j, "schema", LG_FLEET_SCHEMA);
 		lg_json_close(&a->j, '}');
 	} else if (from == LG_FLEET_SCHEMA) {
 		lg_out_printf(a->o, "%s has schema %d already\n", lg_fleet_engine_name(f), LG_FLEET_SCHEMA);
@@ -271,7 +259,7 @@ static int gc(struct lg_fleet *f, struct answer *a, struct lg_error *err)
 		if (a->opt->json) {
 			lg_json_open_flat(&a->j, '{');
 			lg_json_key_str(&a->j, "table", lg_fleet_tables[rows[i].t].name);
-			key_int(&a->j, "removed", n);
+			lg_json_key_count(&a->j, "removed", n);
 			lg_json_close(&a->j, '}');
 		} else {
 			lg_out_printf(a->o, "%s: %" PRIu64 " %s removed\n", lg_fleet_tables[rows[i].t].name, n,
@@ -350,10 +338,9 @@ static int answer(size_t verb, struct options *opt)
 	int rc;
 
 	opt->store.write = verbs[verb].writes;
-	if (lg_out_open(&a.o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	a.o = lg_stdout_open();
+	if (!a.o)
 		return LG_EXIT_FAILED;
-	}
 	a.j = (struct lg_json){ .o = a.o };
 	rc = lg_fleet_open(&f, &opt->store, &err);
 	if (!rc && !verbs[verb].makes)

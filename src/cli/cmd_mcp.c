@@ -87,8 +87,7 @@ static bool begin(const struct request *r, const char *what)
 	if (!id)
 		return false;
 	lg_json_open_flat(r->j, '{');
-	lg_json_key(r->j, "jsonrpc");
-	lg_json_str(r->j, "2.0");
+	lg_json_key_str(r->j, "jsonrpc", "2.0");
 	lg_json_key(r->j, "id");
 	if (lg_value_is(r->doc, id, LG_TEXT))
 		lg_json_str(r->j, lg_value_text(r->doc, id));
@@ -111,8 +110,7 @@ static void refuse(const struct request *r, int code, const char *why)
 {
 	if (!begin(r, "error"))
 		return;
-	lg_json_key(r->j, "code");
-	lg_json_int(r->j, code);
+	lg_json_key_int(r->j, "code", code);
 	lg_json_key_str(r->j, "message", why);
 	end(r);
 }
@@ -158,8 +156,7 @@ static void list_param(struct lg_json *j, const struct param *p)
 		lg_json_open(j, '{');
 		lg_json_key_str(j, "type", "string");
 		lg_json_close(j, '}');
-		lg_json_key(j, "minItems");
-		lg_json_int(j, 1);
+		lg_json_key_int(j, "minItems", 1);
 	}
 	lg_json_key_str(j, "description", p->about);
 	lg_json_close(j, '}');
@@ -372,8 +369,7 @@ static void put_error(struct lg_json *j, int code, const char *why)
 	lg_json_null(j);
 	lg_json_key(j, "error");
 	lg_json_open(j, '{');
-	lg_json_key(j, "code");
-	lg_json_int(j, code);
+	lg_json_key_int(j, "code", code);
 	lg_json_key_str(j, "message", why);
 	lg_json_close(j, '}');
 	lg_json_close(j, '}');

@@ -75,13 +75,10 @@ static int parse(int argc, char **argv, struct options *opt)
 static int print(const struct lg_verdict *v, const struct options *opt)
 {
 	struct lg_term_options t = lg_terminal();
-	struct lg_error err = { 0 };
-	struct lg_out *o;
+	struct lg_out *o = lg_stdout_open();
 
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	if (opt->as == JSON)
 		lg_memory_json(v, (size_t)opt->top, o);
 	else if (opt->as == MARKDOWN)

@@ -196,13 +196,10 @@ static const char *nothing(const struct lg_roofline *r, const struct options *op
 
 static int print(const struct lg_roofline *r, const struct options *opt)
 {
-	struct lg_error err = { 0 };
-	struct lg_out *o;
+	struct lg_out *o = lg_stdout_open();
 
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	if (opt->json)
 		lg_roofline_json(r, o);
 	else

@@ -71,14 +71,10 @@ static void worth_json(struct lg_json *j, enum lg_rule_id rule)
 	lg_json_open(j, '[');
 	for (const struct lg_worth_row *r = NULL; (r = lg_worth_next(rule, r));) {
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "severity");
-		lg_json_str(j, r->loud ? "medium" : "low");
-		lg_json_key(j, "strength_from");
-		lg_json_num(j, r->from, 3);
-		lg_json_key(j, "right");
-		lg_json_num(j, r->worth, 3);
-		lg_json_key(j, "draws");
-		lg_json_int(j, r->draws);
+		lg_json_key_str(j, "severity", r->loud ? "medium" : "low");
+		lg_json_key_num(j, "strength_from", r->from, 3);
+		lg_json_key_num(j, "right", r->worth, 3);
+		lg_json_key_int(j, "draws", r->draws);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -141,7 +137,6 @@ static int run(int argc, char **argv)
 		{ 0 },
 	};
 	const struct lg_rule *all, *pick = NULL;
-	struct lg_error err = { 0 };
 	struct lg_out *o;
 	bool json = false;
 	size_t n;
@@ -165,10 +160,9 @@ static int run(int argc, char **argv)
 			return lg_usage(&lg_cmd_rules, "no rule \"%s\"; laggard rules lists them",
 					argv[optind]);
 	}
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	o = lg_stdout_open();
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	if (json) {
 		as_json(o, pick ? pick : all, pick ? 1 : n);
 	} else if (pick) {

@@ -415,6 +415,17 @@ struct lg_term_options lg_terminal(void)
 	return t;
 }
 
+struct lg_out *lg_stdout_open(void)
+{
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+
+	if (!lg_out_open(&o, "-", LG_OUT_PLAIN, &err))
+		return o;
+	lg_complain(&err);
+	return NULL;
+}
+
 int lg_finish(struct lg_out *o)
 {
 	struct lg_error err = { 0 };

@@ -44,6 +44,8 @@ void lg_progress_stop(void);
 /* Colour and width of standard output; neither when it is no terminal. */
 struct lg_term_options lg_terminal(void);
 
+/* Standard output; NULL where it cannot be had, of which is complained. */
+struct lg_out *lg_stdout_open(void);
 /* Close o and complain on failure. Returns the exit status. */
 int lg_finish(struct lg_out *o);
 

@@ -78,13 +78,10 @@ int lg_usage(const struct lg_command *cmd, const char *fmt, ...)
 /* Text to stdout; a full disk or closed pipe is a failure. */
 static int say(const char *const *parts)
 {
-	struct lg_error err = { 0 };
-	struct lg_out *o;
+	struct lg_out *o = lg_stdout_open();
 
-	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
-		lg_complain(&err);
+	if (!o)
 		return LG_EXIT_FAILED;
-	}
 	for (; *parts; parts++)
 		lg_out_puts(o, *parts);
 	return lg_finish(o);

@@ -6,13 +6,9 @@
 #ifndef LG_DIFF_DETERMINISM_H
 #define LG_DIFF_DETERMINISM_H
 #include "analyse/hook/prints.h"
-#include "analyse/verdict.h"
+#include "diff/diff.h"
 
 enum lg_det_basis { LG_DET_NOTHING, LG_DET_PRINTS, LG_DET_LOGS };
-
-struct lg_det_fact {
-	const char *key, *before, *after; /* NULL = not told there */
-};
 
 /* All strings: of the traces, of the arena, or literals. */
 struct lg_det {
@@ -34,7 +30,7 @@ struct lg_det {
 	} first;
 	const char **flags_off, **operators, **notes;
 	size_t n_flags_off, n_operators, n_notes;
-	struct lg_det_fact *facts; /* that differ, and may matter */
+	struct lg_fact_change *facts; /* that differ, and may matter */
 	size_t n_facts;
 };
 

@@ -120,7 +120,7 @@ static void differ(const struct lg_prints *x, const struct lg_prints *y, bool sw
 		if (!ret->facts)
 			return;
 		ret->facts[ret->n_facts++] =
-			(struct lg_det_fact){ key, swapped ? there : here, swapped ? here : there };
+			(struct lg_fact_change){ key, swapped ? there : here, swapped ? here : there };
 	}
 }
 

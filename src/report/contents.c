@@ -175,21 +175,16 @@ static void json_names(const struct lg_trace *t, const struct lg_contents *c, in
 		char buf[512];
 
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "name");
-		lg_json_str(j, lg_content_name(t, (enum lg_content)k, r->id, buf, sizeof buf));
+		lg_json_key_str(j, "name", lg_content_name(t, (enum lg_content)k, r->id, buf, sizeof buf));
 		if (k != LG_CONTENT_EVENT) {
-			lg_json_key(j, "ms");
-			lg_json_num(j, (double)r->ns / 1e6, 6);
-			lg_json_key(j, "share");
-			lg_json_num(j, share_of(c, k, r), 4);
+			lg_json_key_num(j, "ms", (double)r->ns / 1e6, 6);
+			lg_json_key_num(j, "share", share_of(c, k, r), 4);
 		}
 		if (r->count) {
-			lg_json_key(j, "count");
-			lg_json_int(j, (int64_t)r->count);
+			lg_json_key_int(j, "count", (int64_t)r->count);
 		}
 		if (isfinite(gb_per_s(r))) {
-			lg_json_key(j, "gb_per_s");
-			lg_json_num(j, gb_per_s(r), 4);
+			lg_json_key_num(j, "gb_per_s", gb_per_s(r), 4);
 		}
 		lg_json_close(j, '}');
 	}
@@ -203,28 +198,23 @@ void lg_json_contents(const struct lg_verdict *v, const struct lg_contents *c, s
 
 	lg_json_key(j, "contents");
 	lg_json_open(j, '{');
-	lg_json_key(j, "duration_s");
-	lg_json_num(j, s, 6);
+	lg_json_key_num(j, "duration_s", s, 6);
 	lg_json_key(j, "ranks");
 	lg_json_open_flat(j, '[');
 	LG_EACH(r, c->rank, c->n_ranks)
 		lg_json_int(j, *r);
 	lg_json_close(j, ']');
-	lg_json_key(j, "cpus_busy");
-	lg_json_num(j, s > 0 ? (double)c->of[LG_CONTENT_PROCESS].ns / 1e9 / s : 0, 4);
+	lg_json_key_num(j, "cpus_busy", s > 0 ? (double)c->of[LG_CONTENT_PROCESS].ns / 1e9 / s : 0, 4);
 	lg_json_key(j, "devices");
 	lg_json_open(j, '[');
 	LG_EACH(d, c->device, c->n_devices) {
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "name");
-		lg_json_str(j, lg_string(t, t->track.name[d->track]));
-		lg_json_key(j, "busy_share");
-		lg_json_num(j, s > 0 ? (double)d->busy / 1e9 / s : 0, 4);
+		lg_json_key_str(j, "name", lg_string(t, t->track.name[d->track]));
+		lg_json_key_num(j, "busy_share", s > 0 ? (double)d->busy / 1e9 / s : 0, 4);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
-	lg_json_key(j, "pending_collectives");
-	lg_json_int(j, (int64_t)c->pending);
+	lg_json_key_int(j, "pending_collectives", (int64_t)c->pending);
 	for (int k = 0; k < LG_CONTENT_MAX; k++)
 		json_names(t, c, k, j);
 	lg_json_key(j, "counters");
@@ -233,20 +223,13 @@ void lg_json_contents(const struct lg_verdict *v, const struct lg_contents *c, s
 		if (!x->n)
 			continue;
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "name");
-		lg_json_str(j, lg_string(t, t->track.name[x->track]));
-		lg_json_key(j, "index");
-		lg_json_int(j, t->track.index[x->track]);
-		lg_json_key(j, "unit");
-		lg_json_str(j, lg_string(t, t->track.unit[x->track]));
-		lg_json_key(j, "count");
-		lg_json_int(j, (int64_t)x->n);
-		lg_json_key(j, "least");
-		lg_json_num(j, x->least, 3);
-		lg_json_key(j, "mean");
-		lg_json_num(j, x->sum / (double)x->n, 3);
-		lg_json_key(j, "most");
-		lg_json_num(j, x->most, 3);
+		lg_json_key_str(j, "name", lg_string(t, t->track.name[x->track]));
+		lg_json_key_int(j, "index", t->track.index[x->track]);
+		lg_json_key_str(j, "unit", lg_string(t, t->track.unit[x->track]));
+		lg_json_key_int(j, "count", (int64_t)x->n);
+		lg_json_key_num(j, "least", x->least, 3);
+		lg_json_key_num(j, "mean", x->sum / (double)x->n, 3);
+		lg_json_key_num(j, "most", x->most, 3);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');

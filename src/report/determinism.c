@@ -5,19 +5,11 @@
 #include <stdio.h>
 
 #include "report/determinism_report.h"
+#include "report/diff_report.h"
 #include "report/json_write.h"
 #include "report/text.h"
 
 enum { WIDTH = 96 };
-
-static void number_or_null(struct lg_json *j, const char *key, int64_t v)
-{
-	lg_json_key(j, key);
-	if (v < 0)
-		lg_json_null(j);
-	else
-		lg_json_int(j, v);
-}
 
 static void words(struct lg_json *j, const char *key, const char *const *v, size_t n)
 {
@@ -36,22 +28,19 @@ static void first(struct lg_json *j, const struct lg_det *d)
 		return;
 	}
 	lg_json_open(j, '{');
-	lg_json_key(j, "step");
-	lg_json_int(j, d->first.step);
+	lg_json_key_int(j, "step", d->first.step);
 	lg_json_key_str(j, "kind", d->first.kind);
 	lg_json_key_str(j, "tensor", d->first.tensor);
-	number_or_null(j, "rank", d->first.rank);
-	number_or_null(j, "equal_at", d->first.equal_at);
+	lg_json_key_id(j, "rank", d->first.rank);
+	lg_json_key_id(j, "equal_at", d->first.equal_at);
 	lg_json_key_str(j, "then_kind", d->first.then_kind);
 	lg_json_key_str(j, "then_tensor", d->first.then_tensor);
 	lg_json_key(j, "outside");
 	lg_json_bool(j, d->first.outside);
 	lg_json_key(j, "between_ranks");
 	lg_json_bool(j, d->first.between_ranks);
-	lg_json_key(j, "before");
-	lg_json_num(j, d->first.before, 17);
-	lg_json_key(j, "after");
-	lg_json_num(j, d->first.after, 17);
+	lg_json_key_num(j, "before", d->first.before, 17);
+	lg_json_key_num(j, "after", d->first.after, 17);
 	lg_json_close(j, '}');
 }
 
@@ -67,32 +56,19 @@ void lg_determinism_json(const struct lg_det_run *r, struct lg_out *o)
 	lg_json_key(&j, "equal");
 	lg_json_bool(&j, d->equal);
 	lg_json_key_str(&j, "basis", d->basis == LG_DET_LOGS ? "logs" : "fingerprints");
-	lg_json_key(&j, "steps_compared");
-	lg_json_int(&j, (int64_t)d->steps_compared);
-	lg_json_key(&j, "every");
-	lg_json_int(&j, d->every);
+	lg_json_key_int(&j, "steps_compared", (int64_t)d->steps_compared);
+	lg_json_key_int(&j, "every", d->every);
 	first(&j, d);
 	words(&j, "flags_off", d->flags_off, d->n_flags_off);
 	words(&j, "operators", d->operators, d->n_operators);
-	lg_json_key(&j, "differ");
-	lg_json_open(&j, '[');
-	for (size_t i = 0; i < d->n_facts; i++) {
-		lg_json_open_flat(&j, '{');
-		lg_json_key_str(&j, "key", d->facts[i].key);
-		lg_json_key_str(&j, "before", d->facts[i].before);
-		lg_json_key_str(&j, "after", d->facts[i].after);
-		lg_json_close(&j, '}');
-	}
-	lg_json_close(&j, ']');
+	lg_diff_facts_json(&j, "differ", d->facts, d->n_facts);
 	lg_json_key(&j, "with_flags");
 	if (r->flags.tried) {
 		lg_json_open_flat(&j, '{');
 		lg_json_key(&j, "equal");
 		lg_json_bool(&j, r->flags.equal);
-		lg_json_key(&j, "step_ms");
-		lg_json_num(&j, r->flags.with_ms, 3);
-		lg_json_key(&j, "step_ms_without");
-		lg_json_num(&j, r->flags.without_ms, 3);
+		lg_json_key_num(&j, "step_ms", r->flags.with_ms, 3);
+		lg_json_key_num(&j, "step_ms_without", r->flags.without_ms, 3);
 		lg_json_close(&j, '}');
 	} else {
 		lg_json_null(&j);

@@ -29,21 +29,6 @@ static bool is_first(const struct lg_verdict *v, size_t i)
 	return v->hang.ranks[i].n_stack > 0;
 }
 
-static void id(struct lg_json *j, const char *key, int64_t v)
-{
-	lg_json_key(j, key);
-	if (v < 0)
-		lg_json_null(j);
-	else
-		lg_json_int(j, v);
-}
-
-static void word(struct lg_json *j, const char *key, const char *s)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, s);
-}
-
 static void frames(struct lg_json *j, const char *key, const struct lg_hang_rank *r)
 {
 	lg_json_key(j, key);
@@ -56,18 +41,18 @@ static void frames(struct lg_json *j, const char *key, const struct lg_hang_rank
 static void rank_json(const struct lg_verdict *v, const struct lg_hang_rank *r, struct lg_json *j)
 {
 	lg_json_open_flat(j, '{');
-	id(j, "rank", r->rank);
-	id(j, "pid", r->pid);
-	word(j, "host", v->n_inputs && v->inputs[0].host && *v->inputs[0].host ? v->inputs[0].host : NULL);
-	word(j, "state", states[r->state]);
+	lg_json_key_id(j, "rank", r->rank);
+	lg_json_key_id(j, "pid", r->pid);
+	lg_json_key_str(j, "host", v->n_inputs && v->inputs[0].host && *v->inputs[0].host ? v->inputs[0].host : NULL);
+	lg_json_key_str(j, "state", states[r->state]);
 	lg_json_key(j, "last_collective");
 	if (r->op) {
 		lg_json_open(j, '{');
-		word(j, "group", r->group);
-		id(j, "seq", r->seq);
-		word(j, "op", r->op);
-		id(j, "bytes", r->bytes);
-		word(j, "state", r->left ? "completed" : "waiting");
+		lg_json_key_str(j, "group", r->group);
+		lg_json_key_id(j, "seq", r->seq);
+		lg_json_key_str(j, "op", r->op);
+		lg_json_key_id(j, "bytes", r->bytes);
+		lg_json_key_str(j, "state", r->left ? "completed" : "waiting");
 		lg_json_close(j, '}');
 	} else {
 		lg_json_null(j);
@@ -84,9 +69,8 @@ void lg_hang_json(const struct lg_verdict *v, struct lg_out *o)
 	lg_json_verdict(v, &j);
 	lg_json_key(&j, "hang");
 	lg_json_open(&j, '{');
-	word(&j, "state", states[v->hang.state]);
-	lg_json_key(&j, "since_s");
-	lg_json_num(&j, v->hang.since_s, 1);
+	lg_json_key_str(&j, "state", states[v->hang.state]);
+	lg_json_key_num(&j, "since_s", v->hang.since_s, 1);
 	lg_json_key(&j, "ranks");
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < v->hang.n; i++)

@@ -32,12 +32,6 @@ static void text(struct lg_json *j, const char *s)
 	lg_json_str(j, lg_show(buf, sizeof buf, s, false));
 }
 
-static void key_int(struct lg_json *j, const char *key, int64_t v)
-{
-	lg_json_key(j, key);
-	lg_json_int(j, v);
-}
-
 /* An open list whose elements go on one line. */
 static void list(struct lg_json *j, const char *key)
 {
@@ -199,22 +193,21 @@ static void meta(struct data *d, struct lg_json *j)
 	};
 
 	lg_json_open(j, '{');
-	key_int(j, "layout", 1);
-	key_int(j, "length", LG_MAX(t->last - t->first, 0));
+	lg_json_key_int(j, "layout", 1);
+	lg_json_key_int(j, "length", LG_MAX(t->last - t->first, 0));
 	for (size_t i = 0; i < LG_COUNT(keys); i++)
-		key_int(j, keys[i], d->id[i]);
-	key_int(j, "whole", d->l.whole);
-	key_int(j, "n_steps", (int64_t)d->v->n_steps);
-	key_int(j, "n_samples", (int64_t)d->n_samples);
-	key_int(j, "every", (int64_t)d->every);
-	key_int(j, "n_waits", (int64_t)d->n_waits);
-	key_int(j, "waits_left", d->waits_left_ns);
-	key_int(j, "lanes_left", (int64_t)d->lanes.left_out);
-	key_int(j, "marks_left", (int64_t)d->lanes.marks_left_out);
-	lg_json_key(j, "period");
-	lg_json_num(j, d->v->period_s, 6);
-	key_int(j, "bucket", d->active.bucket_ns);
-	key_int(j, "n_accused", (int64_t)d->active.n_accused);
+		lg_json_key_int(j, keys[i], d->id[i]);
+	lg_json_key_int(j, "whole", d->l.whole);
+	lg_json_key_int(j, "n_steps", (int64_t)d->v->n_steps);
+	lg_json_key_int(j, "n_samples", (int64_t)d->n_samples);
+	lg_json_key_int(j, "every", (int64_t)d->every);
+	lg_json_key_int(j, "n_waits", (int64_t)d->n_waits);
+	lg_json_key_int(j, "waits_left", d->waits_left_ns);
+	lg_json_key_int(j, "lanes_left", (int64_t)d->lanes.left_out);
+	lg_json_key_int(j, "marks_left", (int64_t)d->lanes.marks_left_out);
+	lg_json_key_num(j, "period", d->v->period_s, 6);
+	lg_json_key_int(j, "bucket", d->active.bucket_ns);
+	lg_json_key_int(j, "n_accused", (int64_t)d->active.n_accused);
 	list(j, "active_names");
 	for (size_t k = 0; k < d->active.n; k++) {
 		char buf[NAME], pid[LG_PID_TEXT];

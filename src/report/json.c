@@ -5,28 +5,6 @@
 #include "report/json_write.h"
 #include "report/report.h"
 
-static void key_num(struct lg_json *j, const char *key, double v, int decimals)
-{
-	lg_json_key(j, key);
-	lg_json_num(j, v, decimals);
-}
-
-static void key_count(struct lg_json *j, const char *key, uint64_t v)
-{
-	lg_json_key(j, key);
-	lg_json_int(j, v > INT64_MAX ? INT64_MAX : (int64_t)v);
-}
-
-/* Ids use -1 for "not known". */
-static void key_id(struct lg_json *j, const char *key, int64_t v)
-{
-	lg_json_key(j, key);
-	if (v < 0)
-		lg_json_null(j);
-	else
-		lg_json_int(j, v);
-}
-
 double lg_report_seconds(const struct lg_verdict *v, int64_t ts)
 {
 	int64_t rel;
@@ -48,14 +26,14 @@ static void inputs(const struct lg_verdict *v, struct lg_json *j)
 		lg_json_key_str(j, "path", in->path);
 		lg_json_key_str(j, "format", in->format);
 		lg_json_key_str(j, "host", in->host && *in->host ? in->host : NULL);
-		key_num(j, "duration_s", in->duration_s, 6);
-		key_count(j, "lost_events", in->lost_events);
+		lg_json_key_num(j, "duration_s", in->duration_s, 6);
+		lg_json_key_count(j, "lost_events", in->lost_events);
 		lg_json_key(j, "rows");
 		lg_json_open(j, '{');
-		key_count(j, "sample", in->rows_sample);
-		key_count(j, "state", in->rows_state);
-		key_count(j, "span", in->rows_span);
-		key_count(j, "counter", in->rows_counter);
+		lg_json_key_count(j, "sample", in->rows_sample);
+		lg_json_key_count(j, "state", in->rows_state);
+		lg_json_key_count(j, "span", in->rows_span);
+		lg_json_key_count(j, "counter", in->rows_counter);
 		lg_json_close(j, '}');
 		lg_json_close(j, '}');
 	}
@@ -75,11 +53,11 @@ static void fired(const struct lg_verdict *v, struct lg_json *j)
 		lg_json_open_flat(j, '{');
 		lg_json_key_str(j, "trigger", f->what);
 		lg_json_key_str(j, "why", f->why);
-		key_num(j, "t_s", lg_report_seconds(v, f->ts), 6);
-		key_num(j, "dur_ms", (double)f->dur / 1e6, 3);
-		key_id(j, "rank", f->rank);
-		key_id(j, "pid", f->pid);
-		key_id(j, "step", f->step);
+		lg_json_key_num(j, "t_s", lg_report_seconds(v, f->ts), 6);
+		lg_json_key_num(j, "dur_ms", (double)f->dur / 1e6, 3);
+		lg_json_key_id(j, "rank", f->rank);
+		lg_json_key_id(j, "pid", f->pid);
+		lg_json_key_id(j, "step", f->step);
 		lg_json_key_str(j, "finding", f->finding < v->n_findings ? v->findings[f->finding].id : NULL);
 		lg_json_key_str(j, "answer", f->answer);
 		lg_json_close(j, '}');
@@ -91,15 +69,15 @@ static void steps(const struct lg_verdict *v, struct lg_json *j)
 {
 	lg_json_key(j, "steps");
 	lg_json_open_flat(j, '{');
-	key_count(j, "count", v->n_judged);
-	key_num(j, "min_ms", v->min_ms, 4);
-	key_num(j, "median_ms", v->median_ms, 4);
-	key_num(j, "p99_ms", v->p99_ms, 4);
-	key_num(j, "max_ms", v->max_ms, 4);
-	key_count(j, "slow", v->n_slow);
-	key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
+	lg_json_key_count(j, "count", v->n_judged);
+	lg_json_key_num(j, "min_ms", v->min_ms, 4);
+	lg_json_key_num(j, "median_ms", v->median_ms, 4);
+	lg_json_key_num(j, "p99_ms", v->p99_ms, 4);
+	lg_json_key_num(j, "max_ms", v->max_ms, 4);
+	lg_json_key_count(j, "slow", v->n_slow);
+	lg_json_key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
 	lg_json_key_str(j, "shape", lg_shape_text(v->shape));
-	key_num(j, "period_s", v->period_s, 4);
+	lg_json_key_num(j, "period_s", v->period_s, 4);
 	lg_json_key_str(j, "scope", lg_scope_text(v->scope));
 	lg_json_key(j, "ranks");
 	lg_json_open(j, '[');
@@ -107,11 +85,11 @@ static void steps(const struct lg_verdict *v, struct lg_json *j)
 		lg_json_int(j, v->ranks[i]);
 	lg_json_close(j, ']');
 	if (isfinite(v->period_p))
-		key_num(j, "period_p", v->period_p, 8);
+		lg_json_key_num(j, "period_p", v->period_p, 8);
 	if (isfinite(v->shift_s))
-		key_num(j, "shift_s", v->shift_s, 4);
+		lg_json_key_num(j, "shift_s", v->shift_s, 4);
 	if (isfinite(v->slope))
-		key_num(j, "slope", v->slope, 6);
+		lg_json_key_num(j, "slope", v->slope, 6);
 	lg_json_close(j, '}');
 }
 
@@ -125,8 +103,8 @@ static void evidence(const struct lg_verdict *v, struct lg_json *j, const char *
 
 		lg_json_open_flat(j, '{');
 		lg_json_key_str(j, "text", e[i].text);
-		key_num(j, "t_s", lg_report_seconds(v, e[i].ts), 6);
-		key_num(j, "dur_ms", moment && e[i].dur >= 0 ? (double)e[i].dur / 1e6 : (double)NAN, 4);
+		lg_json_key_num(j, "t_s", lg_report_seconds(v, e[i].ts), 6);
+		lg_json_key_num(j, "dur_ms", moment && e[i].dur >= 0 ? (double)e[i].dur / 1e6 : (double)NAN, 4);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -146,21 +124,21 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_open(j, '{');
 	lg_json_key_str(j, "id", f->id);
 	lg_json_key_str(j, "severity", lg_severity_text(f->severity));
-	key_num(j, "confidence", f->confidence, 3);
-	key_num(j, "strength", f->strength, 3);
+	lg_json_key_num(j, "confidence", f->confidence, 3);
+	lg_json_key_num(j, "strength", f->strength, 3);
 	lg_json_key_str(j, "title", f->title);
 	lg_json_key_str(j, "stage", f->stage);
 	if (f->detail)
 		lg_json_key_str(j, "detail", f->detail);
-	key_num(j, "lost_ms", f->lost_ms, 3);
-	key_num(j, "lost_share", f->lost_share, 5);
-	key_num(j, "excess_share", f->excess_share, 4);
+	lg_json_key_num(j, "lost_ms", f->lost_ms, 3);
+	lg_json_key_num(j, "lost_share", f->lost_share, 5);
+	lg_json_key_num(j, "excess_share", f->excess_share, 4);
 
 	lg_json_key(j, "culprit");
 	lg_json_open(j, '{');
 	lg_json_key_str(j, "relation", lg_relation_text(f->culprit.relation));
-	key_id(j, "pid", f->culprit.pid);
-	key_id(j, "tid", f->culprit.tid);
+	lg_json_key_id(j, "pid", f->culprit.pid);
+	lg_json_key_id(j, "tid", f->culprit.tid);
 	lg_json_key_str(j, "comm", f->culprit.comm);
 	lg_json_key_str(j, "cmdline", f->culprit.cmdline);
 	lg_json_key_str(j, "function", f->culprit.function);
@@ -170,7 +148,7 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 		lg_json_str(j, f->culprit.stack[i]);
 	lg_json_close(j, ']');
 	lg_json_key_str(j, "lock", f->culprit.lock);
-	key_id(j, "rank", f->culprit.rank);
+	lg_json_key_id(j, "rank", f->culprit.rank);
 	lg_json_key_str(j, "container", f->culprit.container);
 	lg_json_close(j, '}');
 
@@ -185,9 +163,9 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < f->n_victims; i++) {
 		lg_json_open_flat(j, '{');
-		key_id(j, "rank", f->victims[i].rank);
-		key_id(j, "pid", f->victims[i].pid);
-		key_id(j, "tid", f->victims[i].tid);
+		lg_json_key_id(j, "rank", f->victims[i].rank);
+		lg_json_key_id(j, "pid", f->victims[i].pid);
+		lg_json_key_id(j, "tid", f->victims[i].tid);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -199,7 +177,7 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_key_str(j, "fix", f->fix);
 	lg_json_key_str(j, "tradeoff", f->tradeoff);
 	if (isfinite(f->cost_per_hour))
-		key_num(j, "cost_per_hour", f->cost_per_hour, 4);
+		lg_json_key_num(j, "cost_per_hour", f->cost_per_hour, 4);
 	lg_json_key_str(j, "rule", f->id);
 	lg_json_close(j, '}');
 }
@@ -210,22 +188,21 @@ static void money(const struct lg_verdict *v, struct lg_json *j)
 	if (v->saves.n) {
 		lg_json_key(j, "checkpoints");
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "count");
-		lg_json_int(j, (int64_t)v->saves.n);
-		key_num(j, "stall_share", v->saves.stall_share, 5);
-		key_num(j, "bytes", v->saves.bytes, 0);
-		key_num(j, "bytes_per_s", v->saves.bytes_per_s, 0);
-		key_num(j, "bytes_per_hour", v->saves.bytes_per_hour, 0);
+		lg_json_key_int(j, "count", (int64_t)v->saves.n);
+		lg_json_key_num(j, "stall_share", v->saves.stall_share, 5);
+		lg_json_key_num(j, "bytes", v->saves.bytes, 0);
+		lg_json_key_num(j, "bytes_per_s", v->saves.bytes_per_s, 0);
+		lg_json_key_num(j, "bytes_per_hour", v->saves.bytes_per_hour, 0);
 		lg_json_close(j, '}');
 	}
 	if (v->cost.per_hour > 0) {
 		lg_json_key(j, "cost");
 		lg_json_open_flat(j, '{');
-		key_num(j, "per_hour", v->cost.per_hour, 4);
-		key_num(j, "lost_share", v->cost.lost_share, 5);
-		key_num(j, "lost_per_hour", v->cost.per_hour * v->cost.lost_share, 4);
-		key_num(j, "per_training_hour", v->cost.per_training_hour, 4);
-		key_num(j, "checkpoints_per_hour",
+		lg_json_key_num(j, "per_hour", v->cost.per_hour, 4);
+		lg_json_key_num(j, "lost_share", v->cost.lost_share, 5);
+		lg_json_key_num(j, "lost_per_hour", v->cost.per_hour * v->cost.lost_share, 4);
+		lg_json_key_num(j, "per_training_hour", v->cost.per_training_hour, 4);
+		lg_json_key_num(j, "checkpoints_per_hour",
 			v->saves.n ? v->cost.per_hour * v->saves.stall_share : (double)NAN, 4);
 		lg_json_close(j, '}');
 	}
@@ -235,8 +212,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 {
 	struct lg_json j = *to;
 
-	lg_json_key(&j, "schema");
-	lg_json_int(&j, 1);
+	lg_json_key_int(&j, "schema", 1);
 	lg_json_key_str(&j, "laggard", LG_VERSION);
 	inputs(v, &j);
 	fired(v, &j);
@@ -246,16 +222,16 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	for (size_t i = 0; i < v->n_stages; i++) {
 		lg_json_open_flat(&j, '{');
 		lg_json_key_str(&j, "stage", v->stages[i].stage);
-		key_num(&j, "median_ms", v->stages[i].median_ms, 4);
-		key_num(&j, "share", v->stages[i].share, 4);
-		key_num(&j, "slow_excess_ms", v->stages[i].slow_excess_ms, 3);
+		lg_json_key_num(&j, "median_ms", v->stages[i].median_ms, 4);
+		lg_json_key_num(&j, "share", v->stages[i].share, 4);
+		lg_json_key_num(&j, "slow_excess_ms", v->stages[i].slow_excess_ms, 3);
 		lg_json_close(&j, '}');
 	}
 	lg_json_close(&j, ']');
 	lg_json_key(&j, "bound");
 	lg_json_open_flat(&j, '{');
 	lg_json_key_str(&j, "verdict", lg_bound_text(v->bound));
-	key_num(&j, "confidence", v->bound ? v->bound_confidence : (double)NAN, 3);
+	lg_json_key_num(&j, "confidence", v->bound ? v->bound_confidence : (double)NAN, 3);
 	lg_json_key_str(&j, "why", v->bound_why);
 	lg_json_close(&j, '}');
 	lg_json_key(&j, "findings");
@@ -263,7 +239,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	for (size_t i = 0; i < v->n_findings; i++)
 		finding(v, &j, &v->findings[i]);
 	lg_json_close(&j, ']');
-	key_num(&j, "unexplained_share", v->unexplained_share, 4);
+	lg_json_key_num(&j, "unexplained_share", v->unexplained_share, 4);
 	money(v, &j);
 	lg_json_key(&j, "limits");
 	lg_json_open(&j, '[');

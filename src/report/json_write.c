@@ -86,6 +86,32 @@ void lg_json_key_str(struct lg_json *j, const char *key, const char *s)
 	lg_json_str(j, s);
 }
 
+void lg_json_key_num(struct lg_json *j, const char *key, double v, int decimals)
+{
+	lg_json_key(j, key);
+	lg_json_num(j, v, decimals);
+}
+
+void lg_json_key_int(struct lg_json *j, const char *key, int64_t v)
+{
+	lg_json_key(j, key);
+	lg_json_int(j, v);
+}
+
+void lg_json_key_count(struct lg_json *j, const char *key, uint64_t v)
+{
+	lg_json_key_int(j, key, v > INT64_MAX ? INT64_MAX : (int64_t)v);
+}
+
+void lg_json_key_id(struct lg_json *j, const char *key, int64_t v)
+{
+	lg_json_key(j, key);
+	if (v < 0)
+		lg_json_null(j);
+	else
+		lg_json_int(j, v);
+}
+
 void lg_json_bool(struct lg_json *j, bool v)
 {
 	before_value(j);

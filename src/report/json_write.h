@@ -23,6 +23,10 @@ void lg_json_key(struct lg_json *j, const char *key);
 void lg_json_str(struct lg_json *j, const char *s);  /* NULL -> null */
 void lg_json_str_n(struct lg_json *j, const char *s, size_t n); /* zero bytes and all */
 void lg_json_key_str(struct lg_json *j, const char *key, const char *s);
+void lg_json_key_num(struct lg_json *j, const char *key, double v, int decimals);
+void lg_json_key_int(struct lg_json *j, const char *key, int64_t v);
+void lg_json_key_count(struct lg_json *j, const char *key, uint64_t v); /* INT64_MAX at most */
+void lg_json_key_id(struct lg_json *j, const char *key, int64_t v);     /* below 0 -> null: not known */
 void lg_json_bool(struct lg_json *j, bool v);
 void lg_json_int(struct lg_json *j, int64_t v);
 void lg_json_null(struct lg_json *j);

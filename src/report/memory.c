@@ -11,24 +11,6 @@
 
 enum { FRAME_TEXT = 512, FRAMES_OF_LINE = 4, SERIES_OF_ONE = 3 };
 
-static void word(struct lg_json *j, const char *key, const char *s)
-{
-	lg_json_key(j, key);
-	lg_json_str(j, s);
-}
-
-static void bytes(struct lg_json *j, const char *key, uint64_t v)
-{
-	lg_json_key(j, key);
-	lg_json_int(j, v > INT64_MAX ? INT64_MAX : (int64_t)v);
-}
-
-static void real(struct lg_json *j, const char *key, double v, int decimals)
-{
-	lg_json_key(j, key);
-	lg_json_num(j, v, decimals);
-}
-
 static void frames(const struct lg_verdict *v, lg_stk stack, struct lg_json *j)
 {
 	const struct lg_trace *t = v->trace;
@@ -50,9 +32,9 @@ static void held_json(const struct lg_verdict *v, const struct lg_memory_held *h
 		if (!h->by_kind[k])
 			continue;
 		lg_json_open_flat(j, '{');
-		word(j, "category", lg_memory_kind_name(k));
-		bytes(j, "bytes", h->by_kind[k]);
-		word(j, "told_by", lg_memory_kind_told(k));
+		lg_json_key_str(j, "category", lg_memory_kind_name(k));
+		lg_json_key_count(j, "bytes", h->by_kind[k]);
+		lg_json_key_str(j, "told_by", lg_memory_kind_told(k));
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
@@ -60,13 +42,13 @@ static void held_json(const struct lg_verdict *v, const struct lg_memory_held *h
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < h->n_stacks && (!n || i < n); i++) {
 		lg_json_open_flat(j, '{');
-		bytes(j, "bytes", h->by_stack[i].bytes);
-		bytes(j, "count", h->by_stack[i].count);
+		lg_json_key_count(j, "bytes", h->by_stack[i].bytes);
+		lg_json_key_count(j, "count", h->by_stack[i].count);
 		frames(v, h->by_stack[i].stack, j);
 		lg_json_close(j, '}');
 	}
 	lg_json_close(j, ']');
-	bytes(j, "stacks", h->n_stacks);
+	lg_json_key_count(j, "stacks", h->n_stacks);
 }
 
 /* Of a file without a history, or in whose history nothing is held, nobody knows what was most. */
@@ -79,29 +61,25 @@ static void device_json(const struct lg_verdict *v, const struct lg_memory_devic
 			struct lg_json *j)
 {
 	lg_json_open(j, '{');
-	bytes(j, "device", (uint64_t)d->index);
-	lg_json_key(j, "rank");
-	if (d->rank < 0)
-		lg_json_null(j);
-	else
-		lg_json_int(j, d->rank);
-	bytes(j, "reserved_bytes", d->reserved);
-	bytes(j, "allocated_bytes", d->allocated);
-	bytes(j, "active_bytes", d->active);
-	bytes(j, "requested_bytes", d->requested);
+	lg_json_key_count(j, "device", (uint64_t)d->index);
+	lg_json_key_id(j, "rank", d->rank);
+	lg_json_key_count(j, "reserved_bytes", d->reserved);
+	lg_json_key_count(j, "allocated_bytes", d->allocated);
+	lg_json_key_count(j, "active_bytes", d->active);
+	lg_json_key_count(j, "requested_bytes", d->requested);
 	if (has_peak(d)) {
-		bytes(j, "peak_allocated_bytes", d->peak.bytes);
-		real(j, "peak_t_s", lg_report_seconds(v, d->peak.ts), 6);
+		lg_json_key_count(j, "peak_allocated_bytes", d->peak.bytes);
+		lg_json_key_num(j, "peak_t_s", lg_report_seconds(v, d->peak.ts), 6);
 	} else {
 		lg_json_key(j, "peak_allocated_bytes");
 		lg_json_null(j);
 		lg_json_key(j, "peak_t_s");
 		lg_json_null(j);
 	}
-	bytes(j, "peak_reserved_bytes", d->peak_reserved);
-	bytes(j, "segments", d->segments);
-	bytes(j, "free_bytes", d->free);
-	bytes(j, "largest_free_bytes", d->largest_free);
+	lg_json_key_count(j, "peak_reserved_bytes", d->peak_reserved);
+	lg_json_key_count(j, "segments", d->segments);
+	lg_json_key_count(j, "free_bytes", d->free);
+	lg_json_key_count(j, "largest_free_bytes", d->largest_free);
 	held_json(v, &d->now, n, j);
 	lg_json_key(j, "at_peak");
 	if (has_peak(d)) {
@@ -260,14 +238,14 @@ static void series_json(const struct lg_verdict *v, const struct lg_memory_serie
 	char name[FRAME_TEXT];
 
 	lg_json_open_flat(j, '{');
-	word(j, "name", series_name(v->trace, s->track, name, sizeof name));
-	bytes(j, "first_bytes", (uint64_t)s->first_bytes);
-	bytes(j, "last_bytes", (uint64_t)s->last_bytes);
-	bytes(j, "peak_bytes", (uint64_t)s->peak_bytes);
-	real(j, "peak_t_s", lg_report_seconds(v, s->peak_ts), 6);
-	bytes(j, "least_bytes", (uint64_t)s->least_bytes);
-	real(j, "least_t_s", lg_report_seconds(v, s->least_ts), 6);
-	bytes(j, "readings", s->n);
+	lg_json_key_str(j, "name", series_name(v->trace, s->track, name, sizeof name));
+	lg_json_key_count(j, "first_bytes", (uint64_t)s->first_bytes);
+	lg_json_key_count(j, "last_bytes", (uint64_t)s->last_bytes);
+	lg_json_key_count(j, "peak_bytes", (uint64_t)s->peak_bytes);
+	lg_json_key_num(j, "peak_t_s", lg_report_seconds(v, s->peak_ts), 6);
+	lg_json_key_count(j, "least_bytes", (uint64_t)s->least_bytes);
+	lg_json_key_num(j, "least_t_s", lg_report_seconds(v, s->least_ts), 6);
+	lg_json_key_count(j, "readings", s->n);
 	lg_json_close(j, '}');
 }
 

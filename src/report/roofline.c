@@ -132,19 +132,15 @@ void lg_roofline_term(const struct lg_roofline *r, struct lg_out *o)
 
 static void numbers(const struct lg_roofline_part *p, struct lg_json *j)
 {
-	lg_json_key(j, "with_steps_per_s");
-	lg_json_num(j, p ? p->with : (double)NAN, 4);
-	lg_json_key(j, "without_steps_per_s");
-	lg_json_num(j, p ? p->without : (double)NAN, 4);
+	lg_json_key_num(j, "with_steps_per_s", p ? p->with : (double)NAN, 4);
+	lg_json_key_num(j, "without_steps_per_s", p ? p->without : (double)NAN, 4);
 	lg_json_key(j, "ci95");
 	lg_json_open_flat(j, '[');
 	lg_json_num(j, p ? p->lo : (double)NAN, 5);
 	lg_json_num(j, p ? p->hi : (double)NAN, 5);
 	lg_json_close(j, ']');
-	lg_json_key(j, "lost_share");
-	lg_json_num(j, p ? p->share : (double)NAN, 5);
-	lg_json_key(j, "windows");
-	lg_json_int(j, p ? (int64_t)p->rounds : 0);
+	lg_json_key_num(j, "lost_share", p ? p->share : (double)NAN, 5);
+	lg_json_key_int(j, "windows", p ? (int64_t)p->rounds : 0);
 }
 
 void lg_roofline_json(const struct lg_roofline *r, struct lg_out *o)
@@ -153,14 +149,12 @@ void lg_roofline_json(const struct lg_roofline *r, struct lg_out *o)
 	char line[SENTENCE], name[NAME];
 
 	lg_json_open(&j, '{');
-	lg_json_key(&j, "schema");
-	lg_json_int(&j, 1);
+	lg_json_key_int(&j, "schema", 1);
 	lg_json_key_str(&j, "laggard", LG_VERSION);
 	lg_json_key(&j, "roofline");
 	lg_json_open(&j, '{');
 	numbers(loader_of(r), &j);
-	lg_json_key(&j, "steps");
-	lg_json_int(&j, (int64_t)r->counted);
+	lg_json_key_int(&j, "steps", (int64_t)r->counted);
 	lg_json_key_str(&j, "loader", r->loader);
 	lg_json_key_str(&j, "batches", r->kept);
 	lg_json_key_str(&j, "device", r->kept_on);

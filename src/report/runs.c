@@ -281,44 +281,22 @@ void lg_report_runs(const struct lg_run_row *r, size_t n, const struct lg_verdic
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void key_num(struct lg_json *j, const char *key, double v, int decimals)
-{
-	lg_json_key(j, key);
-	if (isfinite(v))
-		lg_json_num(j, v, decimals);
-	else
-		lg_json_null(j);
-}
-
 static void json_row(struct lg_json *j, const struct lg_run_row *r)
 {
 	lg_json_open_flat(j, '{');
-	lg_json_key(j, "path");
-	lg_json_str(j, r->name);
-	lg_json_key(j, "files");
-	lg_json_int(j, r->files);
-	lg_json_key(j, "format");
-	lg_json_str(j, r->format);
-	lg_json_key(j, "host");
-	lg_json_str(j, *r->host ? r->host : NULL);
-	lg_json_key(j, "rank");
-	if (r->rank < 0)
-		lg_json_null(j);
-	else
-		lg_json_int(j, r->rank);
-	lg_json_key(j, "ranks");
-	lg_json_int(j, r->ranks);
-	lg_json_key(j, "steps");
-	lg_json_int(j, (int64_t)r->steps);
-	key_num(j, "median_ms", r->median_ms, 4);
-	key_num(j, "lost_ms", r->lost_ms, 3);
-	key_num(j, "lost_share", r->lost_share, 5);
-	lg_json_key(j, "finding");
-	lg_json_str(j, r->n_told ? rule_of(&r->told[0]) : NULL);
-	lg_json_key(j, "severity");
-	lg_json_str(j, r->n_told ? lg_severity_text(r->told[0].severity) : NULL);
-	lg_json_key(j, "title");
-	lg_json_str(j, *r->title ? r->title : NULL);
+	lg_json_key_str(j, "path", r->name);
+	lg_json_key_int(j, "files", r->files);
+	lg_json_key_str(j, "format", r->format);
+	lg_json_key_str(j, "host", *r->host ? r->host : NULL);
+	lg_json_key_id(j, "rank", r->rank);
+	lg_json_key_int(j, "ranks", r->ranks);
+	lg_json_key_int(j, "steps", (int64_t)r->steps);
+	lg_json_key_num(j, "median_ms", r->median_ms, 4);
+	lg_json_key_num(j, "lost_ms", r->lost_ms, 3);
+	lg_json_key_num(j, "lost_share", r->lost_share, 5);
+	lg_json_key_str(j, "finding", r->n_told ? rule_of(&r->told[0]) : NULL);
+	lg_json_key_str(j, "severity", r->n_told ? lg_severity_text(r->told[0].severity) : NULL);
+	lg_json_key_str(j, "title", *r->title ? r->title : NULL);
 	lg_json_key(j, "failed");
 	lg_json_bool(j, r->failed);
 	lg_json_close(j, '}');

@@ -136,8 +136,7 @@ static void put_result(struct lg_json *j, const struct lg_verdict *v, size_t i)
 
 	lg_json_open(j, '{');
 	lg_json_key_str(j, "ruleId", f->id);
-	lg_json_key(j, "ruleIndex");
-	lg_json_int(j, (int64_t)rule_index(v, i));
+	lg_json_key_int(j, "ruleIndex", (int64_t)rule_index(v, i));
 	lg_json_key_str(j, "level", level(f->severity));
 	put_message(j, "message", f->title);
 	put_place(j, v, f);
@@ -145,10 +144,8 @@ static void put_result(struct lg_json *j, const struct lg_verdict *v, size_t i)
 	lg_json_key(j, "properties");
 	lg_json_open(j, '{');
 	lg_json_key_str(j, "severity", lg_severity_text(f->severity));
-	lg_json_key(j, "confidence");
-	lg_json_num(j, f->confidence, 3);
-	lg_json_key(j, "lost_ms");
-	lg_json_num(j, f->lost_ms, 3);
+	lg_json_key_num(j, "confidence", f->confidence, 3);
+	lg_json_key_num(j, "lost_ms", f->lost_ms, 3);
 	lg_json_key_str(j, "fix", f->fix);
 	lg_json_key_str(j, "tradeoff", f->tradeoff);
 	lg_json_close(j, '}');

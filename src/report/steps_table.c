@@ -160,8 +160,7 @@ static void json_device(struct lg_json *j, const struct lg_step_device *d)
 		lg_json_key(j, device_names[k]);
 		lg_json_num(j, (double)device_ns(d, k) / 1e6, 6);
 	}
-	lg_json_key(j, "idle_cause");
-	lg_json_str(j, d->idle_cause);
+	lg_json_key_str(j, "idle_cause", d->idle_cause);
 }
 
 void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
@@ -169,10 +168,8 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 	struct lg_json j = { .o = o };
 
 	lg_json_open(&j, '{');
-	lg_json_key(&j, "schema");
-	lg_json_int(&j, 1);
-	lg_json_key(&j, "laggard");
-	lg_json_str(&j, LG_VERSION);
+	lg_json_key_int(&j, "schema", 1);
+	lg_json_key_str(&j, "laggard", LG_VERSION);
 	lg_json_key(&j, "steps");
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < v->n_steps; i++) {
@@ -181,19 +178,11 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 
 		fill(v, s, &r);
 		lg_json_open_flat(&j, '{');
-		lg_json_key(&j, "rank");
-		if (s->rank < 0)
-			lg_json_null(&j);
-		else
-			lg_json_int(&j, s->rank);
-		lg_json_key(&j, "number");
-		lg_json_int(&j, s->number);
-		lg_json_key(&j, "start_s");
-		lg_json_num(&j, (double)start_of(v, s) / 1e9, 9);
-		lg_json_key(&j, "dur_ms");
-		lg_json_num(&j, (double)s->dur / 1e6, 6);
-		lg_json_key(&j, "median_ms");
-		lg_json_num(&j, (double)s->median / 1e6, 6);
+		lg_json_key_id(&j, "rank", s->rank);
+		lg_json_key_int(&j, "number", s->number);
+		lg_json_key_num(&j, "start_s", (double)start_of(v, s) / 1e9, 9);
+		lg_json_key_num(&j, "dur_ms", (double)s->dur / 1e6, 6);
+		lg_json_key_num(&j, "median_ms", (double)s->median / 1e6, 6);
 		lg_json_key(&j, "slow");
 		lg_json_bool(&j, s->slow);
 		lg_json_key(&j, "warmup");
@@ -213,8 +202,7 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 		lg_json_close(&j, '}');
 		if (s->device)
 			json_device(&j, s->device);
-		lg_json_key(&j, "top_cause");
-		lg_json_str(&j, *r.cause ? r.cause : NULL);
+		lg_json_key_str(&j, "top_cause", *r.cause ? r.cause : NULL);
 		lg_json_close(&j, '}');
 	}
 	lg_json_close(&j, ']');

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
-#include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
+#include "cli/own_command.h"
 #include "diff/determinism.h"
 #include "record/runtime_dir.h"
 #include "report/determinism_report.h"
@@ -106,40 +106,21 @@ static int parse(int argc, char **argv, struct options *opt)
 
 /* ---- runs ---- */
 
-/* In the child: `laggard record` of the command. What it prints is no result of ours: it goes to
- * standard error. */
 static void become_recorder(const struct options *opt, const char *path, bool flags)
 {
-	static const char *const head[] = { "laggard", "record", "-q", "-F", "0", "--device-rate", "0",
-					    "--no-python", "--tier", "procfs", "--profile", "light", "-o" };
-	enum { HEAD = sizeof head / sizeof *head };
-	const char **argv;
+	static const char *const options[] = { "-q", "-F", "0", "--device-rate", "0", "--no-python", "--tier",
+					       "procfs", "--profile", "light", NULL };
 	char every[32];
-	size_t n = 0;
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	while (opt->cmd[n])
-		n++;
-	argv = lg_calloc(HEAD + 3 + n, sizeof *argv);
-	if (!argv)
-		_exit(LG_EXIT_FAILED);
-	n = 0;
-	for (size_t i = 0; i < HEAD; i++)
-		argv[n++] = head[i];
-	argv[n++] = path;
-	argv[n++] = "--";
-	for (size_t i = 0; opt->cmd[i]; i++)
-		argv[n++] = opt->cmd[i];
-	argv[n] = NULL;
 	snprintf(every, sizeof every, "%ld", opt->every ? opt->every : 1);
 	signal(SIGINT, SIG_DFL);
-	if (null < 0 || dup2(null, 0) || dup2(2, 1) != 1 || setenv("LAGGARD_DETERMINISM", every, 1))
+	if (null < 0 || dup2(null, 0) || setenv("LAGGARD_DETERMINISM", every, 1))
 		_exit(LG_EXIT_FAILED);
 	if (flags && (setenv("LAGGARD_DETERMINISM_FLAGS", "1", 1) ||
 		      setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1) || setenv("PYTHONHASHSEED", "0", 0)))
 		_exit(LG_EXIT_FAILED);
-	execv("/proc/self/exe", (char *const *)(const void *)argv);
-	_exit(LG_EXIT_FAILED);
+	lg_become_record(options, path, opt->cmd);
 }
 
 /* Its exit status is the command's. */

@@ -7,7 +7,6 @@
  * is wanted of that recording.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "cli/load.h"
+#include "cli/own_command.h"
 #include "cli/pids.h"
 #include "diff/roofline.h"
 #include "record/runtime_dir.h"
@@ -115,32 +115,18 @@ static bool set_environment(const struct options *opt)
 }
 
 /* Our own record, with what the command prints on standard error: standard output is for the result. */
-static pid_t start(const struct options *opt, char *file)
+static pid_t start(const struct options *opt, const char *file)
 {
-	static char *const fixed[] = { "laggard", "record", "-q", "--tier", "procfs", "-F", "0", "--device-rate",
-					     "0", "--no-python", "-o" };
-	enum { N_FIXED = sizeof fixed / sizeof *fixed };
-	pid_t parent = getpid(), pid;
-	size_t n = 0;
+	static const char *const options[] = { "-q", "--tier", "procfs", "-F", "0", "--device-rate", "0", "--no-python",
+					       NULL };
+	pid_t parent = getpid(), pid = fork();
 
-	while (opt->cmd[n])
-		n++;
-	pid = fork();
-	if (!pid) {
-		char **argv = lg_calloc(N_FIXED + n + 3, sizeof *argv);
-
-		/* Nobody would wait for the job any more. */
-		if (!argv || !set_environment(opt) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
-		    prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
-			_exit(LG_EXIT_FAILED);
-		memcpy(argv, fixed, sizeof fixed);
-		argv[N_FIXED] = file;
-		argv[N_FIXED + 1] = (char[]){ "--" };
-		memcpy(argv + N_FIXED + 2, opt->cmd, n * sizeof *argv);
-		execv("/proc/self/exe", argv);
+	if (pid)
+		return pid;
+	/* Nobody would wait for the job any more. */
+	if (!set_environment(opt) || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 		_exit(LG_EXIT_FAILED);
-	}
-	return pid;
+	lg_become_record(options, file, opt->cmd);
 }
 
 /* A status as a shell has it. ended: by us, or by who pressed Ctrl-C. */

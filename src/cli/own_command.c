@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "cli/command.h"
 
 static void take(struct lg_printed *b)
@@ -77,4 +79,32 @@ int lg_run_own_command(char *const *argv, struct lg_printed *out, struct lg_prin
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : LG_EXIT_FAILED;
+}
+
+static size_t words(const char *const *v)
+{
+	size_t n = 0;
+
+	while (v[n])
+		n++;
+	return n;
+}
+
+_Noreturn void lg_become_record(const char *const *options, const char *file, char *const *cmd)
+{
+	const char *const *job = (const char *const *)cmd;
+	size_t n = words(options), m = words(job);
+	const char **argv = lg_calloc(n + m + 6, sizeof *argv);
+
+	if (!argv || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		_exit(LG_EXIT_FAILED);
+	argv[0] = "laggard";
+	argv[1] = "record";
+	memcpy(argv + 2, options, n * sizeof *argv);
+	argv[n + 2] = "-o";
+	argv[n + 3] = file;
+	argv[n + 4] = "--";
+	memcpy(argv + n + 5, job, m * sizeof *argv);
+	execv("/proc/self/exe", (char *const *)(const void *)argv);
+	_exit(LG_EXIT_FAILED);
 }

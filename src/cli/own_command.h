@@ -17,4 +17,8 @@ struct lg_printed {
  * status, failed where a signal ended it; -1: it could not be started, errno. */
 int lg_run_own_command(char *const *argv, struct lg_printed *out, struct lg_printed *said);
 
+/* In a child: become `laggard record OPTIONS -o FILE -- CMD`. What that prints is no result of who asked: it
+ * goes to standard error. options and cmd end with NULL; where that fails the child ends. */
+_Noreturn void lg_become_record(const char *const *options, const char *file, char *const *cmd);
+
 #endif /* LG_CLI_OWN_COMMAND_H */

@@ -5,9 +5,9 @@
  *   process.rss                  bytes of the track's process in memory (VmRSS)
  *   process.anon                 of it what no file stands behind, and what of that is swapped out: RssAnon,
  *                                RssShmem, VmSwap; pages that a fork shares count in both processes
- *   cgroup.memory GROUP          bytes in use that cannot be dropped (memory_watch.h), of a group with a
- * limit cgroup.memory_limit GROUP    bytes it may have cgroup.oom_kills GROUP       processes that the kernel
- * killed because the group was full, ever
+ *   cgroup.memory GROUP          bytes in use that cannot be dropped (memory_watch.h); a group with a limit
+ *   cgroup.memory_limit GROUP    bytes it may have
+ *   cgroup.oom_kills GROUP       processes that the kernel killed because the group was full, ever
  *
  * A process is read in /proc/PID/status, which takes no lock of its memory. What it shares with others (PSS)
  * stands only in smaps_rollup, whose reader holds that lock for as long as a walk of the page tables takes:

@@ -151,6 +151,20 @@ static void cell(struct lg_out *o, double v, int decimals, bool sign)
 	lg_out_printf(o, "<td>%s%s</td>", sign && v > 0 ? "+" : "", lg_text_num(buf, sizeof buf, v, decimals));
 }
 
+static void begin_table(struct lg_out *o, const char *id, const char *title, const char *const *column)
+{
+	lg_out_printf(o, "<section id=\"%s\" aria-labelledby=\"%s-h\"><h2 id=\"%s-h\">%s</h2>\n"
+			 "<div class=\"wide\"><table><thead><tr>", id, id, id, title);
+	for (; *column; column++)
+		lg_out_printf(o, "<th scope=\"col\">%s</th>", *column);
+	lg_out_puts(o, "</tr></thead><tbody>\n");
+}
+
+static void end_table(struct lg_out *o)
+{
+	lg_out_puts(o, "</tbody></table></div></section>\n");
+}
+
 static void changes(const struct lg_change *v, size_t n, const char *id, const char *title, struct lg_out *o)
 {
 	size_t shown = 0;
@@ -161,11 +175,8 @@ static void changes(const struct lg_change *v, size_t n, const char *id, const c
 		if ((!isnan(x->count_before) && !x->sure) || shown >= ITEMS_SHOWN)
 			continue;
 		if (!shown++)
-			lg_out_printf(o, "<section id=\"%s\" aria-labelledby=\"%s-h\"><h2 id=\"%s-h\">%s</h2>\n<div "
-					 "class=\"wide\"><table><thead><tr><th scope=\"col\">ms per step</th><th "
-					 "scope=\"col\">before</th><th scope=\"col\">after</th><th scope=\"col\">difference</th><th "
-					 "scope=\"col\">95 %%, from</th><th scope=\"col\">to</th><th scope=\"col\"></th></tr></thead>"
-					 "<tbody>\n", id, id, id, title);
+			begin_table(o, id, title, (const char *const[]){ "ms per step", "before", "after", "difference",
+				    "95 %, from", "to", "", NULL });
 		lg_out_puts(o, "<tr><th scope=\"row\">");
 		lg_html_text(o, lg_change_name(x, name, sizeof name));
 		if (*x->shape) {
@@ -186,16 +197,14 @@ static void changes(const struct lg_change *v, size_t n, const char *id, const c
 									: "better");
 	}
 	if (shown)
-		lg_out_puts(o, "</tbody></table></div></section>\n");
+		end_table(o);
 }
 
 static void shares(const struct lg_diff *d, struct lg_out *o)
 {
 	if (!d->n_shares)
 		return;
-	lg_out_puts(o, "<section id=\"shares\" aria-labelledby=\"shares-h\"><h2 id=\"shares-h\">What explains the change</h2>\n"
-		       "<div class=\"wide\"><table><thead><tr><th scope=\"col\">what</th><th scope=\"col\">ms per step</th><th "
-		       "scope=\"col\">share, %</th></tr></thead><tbody>\n");
+	begin_table(o, "shares", "What explains the change", (const char *const[]){ "what", "ms per step", "share, %", NULL });
 	LG_EACH(x, d->shares, d->n_shares) {
 		lg_out_puts(o, "<tr><th scope=\"row\">");
 		lg_html_text(o, x->what);
@@ -204,16 +213,14 @@ static void shares(const struct lg_diff *d, struct lg_out *o)
 		cell(o, x->share * 100, 0, false);
 		lg_out_puts(o, "</tr>\n");
 	}
-	lg_out_puts(o, "</tbody></table></div></section>\n");
+	end_table(o);
 }
 
 static void facts(const struct lg_diff *d, struct lg_out *o)
 {
 	if (!d->n_facts)
 		return;
-	lg_out_puts(o, "<section id=\"facts\" aria-labelledby=\"facts-h\"><h2 id=\"facts-h\">Versions, flags, environment</h2>\n"
-		       "<div class=\"wide\"><table><thead><tr><th scope=\"col\">what</th><th scope=\"col\">before</th><th "
-		       "scope=\"col\">after</th></tr></thead><tbody>\n");
+	begin_table(o, "facts", "Versions, flags, environment", (const char *const[]){ "what", "before", "after", NULL });
 	LG_EACH(x, d->facts, d->n_facts) {
 		lg_out_puts(o, "<tr><th scope=\"row\">");
 		lg_html_text(o, x->key);
@@ -223,7 +230,7 @@ static void facts(const struct lg_diff *d, struct lg_out *o)
 		lg_html_text(o, x->after ? x->after : "-");
 		lg_out_puts(o, "</td></tr>\n");
 	}
-	lg_out_puts(o, "</tbody></table></div></section>\n");
+	end_table(o);
 }
 
 static void head(const struct lg_diff *d, struct lg_out *o)

@@ -71,12 +71,8 @@ static struct lg_own_time late_by(struct lg_case *c, const struct lg_arrival *a,
 static uint32_t rank_above(struct lg_case *c, lg_thr thr)
 {
 	enum { GENERATIONS = 4 };
-	lg_prc prc = c->t->thread.prc[thr];
 
-	for (int i = 0; i < GENERATIONS && prc; i++, prc = lg_parent_of(c, prc))
-		if (c->rank_of_prc[prc])
-			return c->rank_of_prc[prc] - 1;
-	return UINT32_MAX;
+	return lg_rank_above(c, c->t->thread.prc[thr], GENERATIONS);
 }
 
 /* Per step of ref: time on the path that was somebody's own doing, of it asleep; time with a cause; who had

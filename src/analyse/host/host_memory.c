@@ -361,10 +361,10 @@ static const char *who_of(struct lg_case *c, lg_prc p)
 /* The rank that started p, itself or by others; NULL. */
 static const struct lg_rank *rank_above(struct lg_case *c, lg_prc p)
 {
-	for (size_t up = 0; p && up < 64; up++, p = lg_parent_of(c, p))
-		if (c->rank_of_prc[p])
-			return &c->ranks[c->rank_of_prc[p] - 1];
-	return NULL;
+	enum { GENERATIONS = 64 };
+	uint32_t r = lg_rank_above(c, p, GENERATIONS);
+
+	return r == UINT32_MAX ? NULL : &c->ranks[r];
 }
 
 /* Ranks that leak do so together, as a rule: one finding, about the fastest. */
@@ -434,11 +434,20 @@ static enum series series_of(const struct lg_trace *t, lg_trk k)
 	return !strcmp(name, "process.anon") ? ANON : !strcmp(name, "process.private") ? PRIVATE : NOT_OURS;
 }
 
+/* A track of one of them, and whose steps count for its process. */
+struct ours {
+	lg_trk track;
+	enum series series;
+	const struct lg_rank *of;
+};
+
 /* Rooms of one size each, for as many readings, or tracks, as there are. */
 struct room {
 	double *x, *y, *anon; /* anon: by process, its slope; */
 	struct growing *v, *own;
 	size_t n_own;
+	struct ours *ours;    /* by track */
+	size_t n_ours;
 };
 
 /* What of kind `want` grows below rank r, itself left out; *ret_n of them. */
@@ -448,11 +457,11 @@ static void below_rank(struct lg_case *c, const struct clock *k, enum series wan
 	struct growing g;
 
 	*ret_n = 0;
-	for (lg_trk i = 1; i < c->t->track.n; i++) {
-		lg_prc p = c->t->track.prc[i];
+	LG_EACH(i, m->ours, m->n_ours) {
+		lg_prc p = c->t->track.prc[i->track];
 
-		if (series_of(c->t, i) != want || c->rank_of_prc[p] || rank_above(c, p) != k->r ||
-		    !line_of(c, k, i, m->x, m->y, &g))
+		if (i->series != want || c->rank_of_prc[p] || i->of != k->r ||
+		    !line_of(c, k, i->track, m->x, m->y, &g))
 			continue;
 		if (want == ANON)
 			m->anon[p] = g.slope;
@@ -468,9 +477,9 @@ static void of_rank(struct lg_case *c, const struct lg_rank *r, struct room *m)
 	struct growing g;
 	size_t n;
 
-	for (lg_trk i = 1; i < c->t->track.n; i++)
-		if (series_of(c->t, i) == ANON && c->t->track.prc[i] == r->prc &&
-		    line_of(c, &k, i, m->x, m->y, &g) && is_leak(&g, m->x, m->y))
+	LG_EACH(i, m->ours, m->n_ours)
+		if (m->n_own < m->n_ours && i->series == ANON && c->t->track.prc[i->track] == r->prc &&
+		    line_of(c, &k, i->track, m->x, m->y, &g) && is_leak(&g, m->x, m->y))
 			m->own[m->n_own++] = g;
 	below_rank(c, &k, ANON, m, &n);
 	if (n)
@@ -480,26 +489,53 @@ static void of_rank(struct lg_case *c, const struct lg_rank *r, struct room *m)
 		say_workers(c, &k, m->v, n, true);
 }
 
-int lg_find_host_memory(struct lg_case *c)
+/* All tracks are asked once, not once for each rank. */
+static int find_ours(struct lg_case *c, struct ours **ret, size_t *ret_n)
+{
+	size_t cap = 0;
+
+	for (lg_trk i = 1; i < c->t->track.n; i++) {
+		struct ours o = { .track = i, .series = series_of(c->t, i) };
+
+		if (o.series == NOT_OURS)
+			continue;
+		o.of = rank_above(c, c->t->track.prc[i]);
+		if (lg_failed(c, LG_APPEND(*ret, *ret_n, cap, o)))
+			break;
+	}
+	return c->failed;
+}
+
+static int look_for_leaks(struct lg_case *c, struct ours *ours, size_t n)
 {
 	LG_AUTOFREE double *x = lg_scratch(c, c->t->counter.n + 1, sizeof *x);
 	LG_AUTOFREE double *y = lg_scratch(c, c->t->counter.n + 1, sizeof *y);
 	LG_AUTOFREE double *anon = lg_scratch(c, c->t->process.n + 1, sizeof *anon);
-	LG_AUTOFREE struct growing *v = lg_scratch(c, c->t->track.n + 1, sizeof *v);
-	LG_AUTOFREE struct growing *own = lg_scratch(c, c->t->track.n + 1, sizeof *own);
-	struct room m = { .x = x, .y = y, .anon = anon, .v = v, .own = own };
+	LG_AUTOFREE struct growing *v = lg_scratch(c, n + 1, sizeof *v);
+	LG_AUTOFREE struct growing *own = lg_scratch(c, n + 1, sizeof *own);
+	struct room m = { .x = x, .y = y, .anon = anon, .v = v, .own = own, .ours = ours, .n_ours = n };
 	struct clock none = clock_of(c, NULL);
 
 	if (!x || !y || !anon || !v || !own)
 		return c->failed;
 	for (size_t i = 0; i < c->n_ranks; i++)
 		of_rank(c, &c->ranks[i], &m);
-	for (lg_trk i = 1; !c->n_ranks && i < c->t->track.n; i++)
-		if (series_of(c->t, i) == ANON && line_of(c, &none, i, x, y, &own[m.n_own]) &&
+	LG_EACH_WHILE(!c->n_ranks, i, ours, n)
+		if (i->series == ANON && line_of(c, &none, i->track, x, y, &own[m.n_own]) &&
 		    is_leak(&own[m.n_own], x, y))
 			m.n_own++;
 	if (m.n_own)
 		say_own(c, own, m.n_own);
+	return c->failed;
+}
+
+int lg_find_host_memory(struct lg_case *c)
+{
+	LG_AUTOFREE struct ours *ours = NULL;
+	size_t n = 0;
+
+	if (find_ours(c, &ours, &n) || (n && look_for_leaks(c, ours, n)))
+		return c->failed;
 	lg_find_host_kills(c);
 	return c->failed;
 }

@@ -85,6 +85,14 @@ bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from)
 	return false;
 }
 
+uint32_t lg_rank_above(struct lg_case *c, lg_prc p, int generations)
+{
+	for (int i = 0; i < generations && p; i++, p = lg_parent_of(c, p))
+		if (c->rank_of_prc[p])
+			return c->rank_of_prc[p] - 1;
+	return UINT32_MAX;
+}
+
 bool lg_has_numbered_parent(struct lg_case *c, lg_prc p)
 {
 	int depth = 0;

@@ -49,6 +49,8 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 lg_prc lg_parent_of(struct lg_case *c, lg_prc p);
 /* Did `from` start p, itself or by others? */
 bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from);
+/* Index of the rank that p is, or that started it within so many generations; UINT32_MAX: none. */
+uint32_t lg_rank_above(struct lg_case *c, lg_prc p, int generations);
 /* Did a rank with a number start p, itself or by others? */
 bool lg_has_numbered_parent(struct lg_case *c, lg_prc p);
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the

@@ -572,8 +572,6 @@ _ending = []       # what else is to be done then
 def _at_exit():
     for f in _ending:
         f()
-    if _det is not None:
-        _det.at_exit()
     _facts.dynamo(True)
     _ring.close()
 
@@ -607,7 +605,7 @@ def patch(torch):
         _ending.append(_modules.tell)
     if wanted:
         _det.start(torch)
-        skip_frames(_det)
+        _ending.append(_det.at_exit)
     _patch_module(torch)
     _patch_backward(torch)
     _patch_optimizer(torch)

@@ -24,15 +24,14 @@ struct device {
 	const char *path; /* for people; NULL: standard output */
 	z_stream z;
 	int gz;
-	unsigned char few[WRITE_FROM]; /* pieces that wait for more */
-	size_t n_few;
+	size_t n_few; /* in few */
 	uint64_t written, reserved; /* file offsets; reserved 0: not yet, UINT64_MAX: it is not to be had */
 	_Atomic int failed; /* sticky LG_E_*; err is set before it */
 	struct lg_error err;
+	unsigned char few[WRITE_FROM]; /* pieces that wait for more; last: it need not be zero */
 };
 
 struct lg_out {
-	struct device d;
 	int fd;             /* d.fd */
 	struct lg_place *place; /* NULL for memory */
 	char *path;         /* NULL for stdout, memory */
@@ -43,6 +42,7 @@ struct lg_out {
 	int tried;                /* to start it */
 	int failed;               /* sticky LG_E_* */
 	struct lg_error err;
+	struct device d; /* last, for its end */
 };
 
 /*
@@ -198,12 +198,13 @@ void lg_out_settle(struct lg_out *o)
 
 static struct lg_out *out_new(struct lg_error *err)
 {
-	struct lg_out *o = lg_calloc(1, sizeof *o);
+	struct lg_out *o = lg_realloc(NULL, 1, sizeof *o);
 
 	if (o) {
+		memset(o, 0, offsetof(struct lg_out, d.few));
 		o->fd = -1;
 		o->cap = BUF_BYTES;
-		o->buf = lg_calloc(1, o->cap);
+		o->buf = lg_realloc(NULL, 1, o->cap);
 	}
 	if (!o || !o->buf) {
 		lg_free(o);

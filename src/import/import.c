@@ -28,6 +28,7 @@
 #include "import/nccllog/nccllog.h"
 #include "import/nsys/nsys.h"
 #include "import/other_run.h"
+#include "import/perfdata/perf_header.h"
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
 #include "import/pyspy/pyspy.h"
@@ -86,7 +87,26 @@ struct input {
 	uint8_t *head;     /* first, or allocated: see ZSTD_HEAD_BYTES */
 	size_t n_head;
 	uint8_t first[HEAD_BYTES];
+	struct lg_head look; /* what it begins with, for every format */
+	const struct lg_importer *best; /* whose that is, and how surely: best_of() */
+	int score;
 };
+
+static const struct lg_importer *best_of(const struct lg_head *h, int *ret_score)
+{
+	const struct lg_importer *best = NULL;
+
+	*ret_score = 0;
+	for (size_t i = 0; i < N_IMPORTERS; i++) {
+		int score = importers[i]->sniff(h);
+
+		if (score > *ret_score) {
+			*ret_score = score;
+			best = importers[i];
+		}
+	}
+	return best;
+}
 
 static int keep(struct input *in, const void *bytes, size_t n, struct lg_error *err)
 {
@@ -139,6 +159,15 @@ static bool can_stream(const struct input *in)
 	return false;
 }
 
+static void forget_head(struct input *in)
+{
+	lg_head_done(&in->look);
+	if (in->head != in->first)
+		lg_free(in->head);
+	in->head = in->first;
+	in->n_head = 0;
+}
+
 static void input_done(struct input *in)
 {
 	if (in->fd >= 0)
@@ -146,9 +175,7 @@ static void input_done(struct input *in)
 	if (in->pipe >= 0)
 		close(in->pipe);
 	in->fd = in->pipe = -1;
-	if (in->head != in->first)
-		lg_free(in->head);
-	in->head = in->first;
+	forget_head(in);
 }
 
 static int read_up_to(struct input *in, int fd, bool seeks, size_t max, struct lg_error *err)
@@ -169,20 +196,30 @@ static int read_up_to(struct input *in, int fd, bool seeks, size_t max, struct l
 	return 0;
 }
 
-/* The first bytes; of a pipe they are gone from it then. */
-static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
+static int read_more_of_zstd(struct input *in, int fd, bool seeks, struct lg_error *err)
 {
-	int rc = read_up_to(in, fd, seeks, HEAD_BYTES, err);
-	uint8_t *more;
+	uint8_t *more = lg_calloc(ZSTD_HEAD_BYTES, 1);
 
-	if (rc || in->n_head < HEAD_BYTES || !lg_is_zstd(in->head, in->n_head))
-		return rc;
-	more = lg_calloc(ZSTD_HEAD_BYTES, 1);
 	if (!more)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	memcpy(more, in->first, in->n_head);
 	in->head = more;
 	return read_up_to(in, fd, seeks, ZSTD_HEAD_BYTES, err);
+}
+
+/* The first bytes, and whose they are; of a pipe they are gone from it then. */
+static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
+{
+	int rc = read_up_to(in, fd, seeks, HEAD_BYTES, err);
+
+	if (!rc && in->n_head == HEAD_BYTES && lg_is_zstd(in->head, in->n_head))
+		rc = read_more_of_zstd(in, fd, seeks, err);
+	if (rc)
+		return rc;
+	if (lg_head_open(&in->look, in->head, in->n_head))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	in->best = best_of(&in->look, &in->score);
+	return 0;
 }
 
 static int input_open(struct input *in, const char *path, struct lg_error *err)
@@ -227,42 +264,21 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	return rc;
 }
 
-static const struct lg_importer *best_of(const struct input *in, int *ret_score)
+/* Is this packed, does no format read it as it is, and surely one unpacked? */
+static bool is_to_unpack(const struct input *in)
 {
-	const struct lg_importer *best = NULL;
-	int best_score = 0;
+	const struct lg_head *out = &in->look;
+	struct lg_head inner;
+	int score;
 
-	for (size_t i = 0; i < N_IMPORTERS; i++) {
-		int score = importers[i]->sniff(in->head, in->n_head);
-
-		if (score > best_score) {
-			best_score = score;
-			best = importers[i];
-		}
-	}
-	*ret_score = best_score;
-	return best;
-}
-
-/* The importer of what is packed here, if none reads it as it is and one surely would unpacked. */
-static const struct lg_importer *best_inside(const struct input *in)
-{
-	struct input *inner = lg_is_packed(in->head, in->n_head) ? lg_calloc(1, sizeof *inner) : NULL;
-	const struct lg_importer *best = NULL;
-	int score = 0;
-
-	if (!inner)
-		return NULL;
-	inner->head = inner->first;
-	(void)best_of(in, &score);
-	if (score < SCORE_SURE) {
-		inner->n_head = lg_source_head(in->head, in->n_head, (char *)inner->first,
-					       sizeof inner->first);
-		best = best_of(inner, &score);
-	}
-	best = score < SCORE_SURE ? NULL : best;
-	lg_free(inner);
-	return best;
+	if (!lg_is_packed(in->head, in->n_head) || in->score >= SCORE_SURE)
+		return false;
+	if (lg_head_open(&inner, (const uint8_t *)out->text,
+			 out->n_text < HEAD_BYTES ? out->n_text : HEAD_BYTES))
+		return false;
+	(void)best_of(&inner, &score);
+	lg_head_done(&inner);
+	return score >= SCORE_SURE;
 }
 
 /* What is packed is unpacked, where its importer does not do that itself. */
@@ -270,7 +286,7 @@ static int input_unpack(struct input *in, struct lg_error *err)
 {
 	int fd, rc;
 
-	if (in->pipe >= 0 || !best_inside(in))
+	if (in->pipe >= 0 || !is_to_unpack(in))
 		return 0;
 	rc = lg_unpack(in->name, in->path, &fd, &in->damage, err);
 	if (rc)
@@ -280,10 +296,7 @@ static int input_unpack(struct input *in, struct lg_error *err)
 	in->fd = fd;
 	snprintf(in->spool, sizeof in->spool, "/proc/self/fd/%d", fd);
 	in->path = in->spool;
-	if (in->head != in->first)
-		lg_free(in->head);
-	in->head = in->first;
-	in->n_head = 0;
+	forget_head(in);
 	return read_head(in, fd, true, err);
 }
 
@@ -302,7 +315,7 @@ static bool can_be_perfdata(const char *path)
 	n = fd < 0 ? -1 : pread(fd, head, sizeof head, 0);
 	if (fd >= 0)
 		close(fd);
-	return n > 0 && (lg_import_perfdata.sniff(head, (size_t)n) || lg_is_packed(head, (size_t)n));
+	return n > 0 && (lg_pd_sniff(head, (size_t)n) || lg_is_packed(head, (size_t)n));
 }
 
 void lg_import_before_confined(const char *const *paths, size_t n)
@@ -327,19 +340,16 @@ enum lg_import_known lg_import_knows(const char *path)
 {
 	struct input *in = lg_calloc(1, sizeof *in);
 	enum lg_import_known known = LG_IMPORT_NO;
-	const struct lg_importer *best;
 	struct stat st;
-	int score;
 
 	if (lg_import_is_folder(path))
 		known = LG_IMPORT_YES;
 	else if (in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL)) {
-		best = best_of(in, &score);
 		/* A time at the head of a line, a word of torch's: so do notes and scripts begin. */
-		if (best)
-			known = score < SCORE_SURE || best == &lg_import_torchlog ? LG_IMPORT_PERHAPS
-										  : LG_IMPORT_YES;
-		if (known != LG_IMPORT_YES && best_inside(in))
+		if (in->best)
+			known = in->score < SCORE_SURE || in->best == &lg_import_torchlog ? LG_IMPORT_PERHAPS
+											  : LG_IMPORT_YES;
+		if (known != LG_IMPORT_YES && is_to_unpack(in))
 			known = LG_IMPORT_YES;
 		input_done(in);
 	}
@@ -361,13 +371,11 @@ static bool is_part(const struct input *in, char *folder, size_t size)
 static const struct lg_importer *find(const struct input *in, struct lg_error *err)
 {
 	char folder[4096];
-	int score;
-	const struct lg_importer *best = best_of(in, &score);
 	char list[1024] = "";
 	size_t n = 0;
 
-	if (best)
-		return best;
+	if (in->best)
+		return in->best;
 	if (is_part(in, folder, sizeof folder)) {
 		(void)lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
 			      "%s is a part of a recording by perf record --threads: name its folder, %s", in->name,
@@ -380,7 +388,7 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 
 		n += k > 0 ? (size_t)k : 0;
 	}
-	(void)lg_refuse_unknown(in->name, in->head, in->n_head, list, err);
+	(void)lg_refuse_unknown(in->name, &in->look, list, err);
 	return NULL;
 }
 

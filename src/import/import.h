@@ -6,12 +6,13 @@
 #define LG_IMPORT_IMPORT_H
 #include <stdbool.h>
 
+#include "import/source/head.h"
 #include "store/builder.h"
 
 struct lg_importer {
 	const char *name, *summary;
-	/* 0 = not mine ... 100 = certain; sees the first bytes only (up to 4096). */
-	int (*sniff)(const uint8_t *head, size_t n);
+	/* 0 = not mine ... 100 = certain; sees the first bytes only. */
+	int (*sniff)(const struct lg_head *h);
 	/* Read the file into b. Damage after a good start is a diag row, not an error. */
 	int (*run)(const char *path, struct lg_builder *b, struct lg_error *err);
 	/*

@@ -279,23 +279,19 @@ static int refuse_listing(struct lg_error *err, const char *name, const char *in
 	return rc;
 }
 
-int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
-		      struct lg_error *err)
+int lg_refuse_unknown(const char *name, const struct lg_head *h, const char *formats, struct lg_error *err)
 {
-	uint8_t text[TEXT_BYTES];
-	const char *enc, *packing = packing_of(head, n);
+	const char *enc, *packing = packing_of(h->p, h->n);
+	const uint8_t *head = h->p;
+	size_t n = h->n;
 	char inside[48] = "";
 	bool marked;
 
-	if (packing) {
-		size_t k = lg_source_head(head, n, (char *)text, sizeof text);
-
-		if (k) {
-			snprintf(inside, sizeof inside, "%s %s file; unpacked it is ", *packing == 'x' ? "an" : "a",
-				 packing);
-			head = text;
-			n = k;
-		}
+	if (packing && h->n_text) {
+		snprintf(inside, sizeof inside, "%s %s file; unpacked it is ", *packing == 'x' ? "an" : "a",
+			 packing);
+		head = (const uint8_t *)h->text;
+		n = h->n_text < TEXT_BYTES ? h->n_text : TEXT_BYTES;
 	}
 	enc = wide(head, n, &marked);
 	if (enc)

@@ -20,11 +20,6 @@ enum { PIECE = 256 << 10 };
 const char *lg_import_scratch;
 uint64_t lg_import_room = UINT64_MAX;
 
-bool lg_is_packed(const uint8_t *head, size_t n)
-{
-	return lg_is_gzip(head, n) || lg_is_zstd(head, n) || lg_is_xz(head, n);
-}
-
 /* What unpacks to more than this many times its size is to fill a disk: recordings shrink by 3 to 10. */
 enum { GROWTH = 64 };
 #define ALWAYS ((uint64_t)256 << 20)

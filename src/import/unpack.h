@@ -2,14 +2,8 @@
 /* unpack.h - a packed file as a plain one, for importers that go back and forth in it. */
 #ifndef LG_IMPORT_UNPACK_H
 #define LG_IMPORT_UNPACK_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/error.h"
 
-/* Is the file gzip, zstd or xz, by its first bytes? */
-bool lg_is_packed(const uint8_t *head, size_t n);
 /*
  * A file of its own, gone with its descriptor: in the folder lg_import_scratch, else in memory. *ret_damage:
  * a string constant, or NULL: why it may not be whole. LG_E_LIMIT: it would take more than 256 MiB and 64

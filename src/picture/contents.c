@@ -2,6 +2,7 @@
 #include "picture/contents.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/each.h"
@@ -9,20 +10,31 @@
 #include "picture/lanes.h"
 #include "picture/sum.h"
 
-LG_ORDER_BY(larger, struct lg_content_row, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->id, y->id))
+/* Rows come by id: of two that are equal the first stays in front. */
+static void put_by_size(struct lg_content_row *top, size_t *n, const struct lg_content_row *row)
+{
+	size_t at = *n;
+
+	while (at && top[at - 1].ns < row->ns)
+		at--;
+	if (at == LG_CONTENT_TOP)
+		return;
+	*n += *n < LG_CONTENT_TOP;
+	memmove(top + at + 1, top + at, (*n - at - 1) * sizeof *top);
+	top[at] = *row;
+}
 
 static void top_of(struct lg_contents *c, enum lg_content kind, struct lg_content_row *row,
 		   size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 1; i < n; i++) {
+		if (row[i].ns <= 0)
+			continue;
 		row[i].id = (uint32_t)i;
-	LG_KEEP(one, row, n, one->id && one->ns > 0);
-	LG_SORT(row, n, larger);
-	c->of[kind].names = n;
-	LG_EACH (one, row, n)
-		c->of[kind].ns = lg_sum_ns(c->of[kind].ns, one->ns);
-	for (size_t i = 0; i < n && i < LG_CONTENT_TOP; i++)
-		c->of[kind].top[c->of[kind].n++] = row[i];
+		c->of[kind].names++;
+		c->of[kind].ns = lg_sum_ns(c->of[kind].ns, row[i].ns);
+		put_by_size(c->of[kind].top, &c->of[kind].n, &row[i]);
+	}
 }
 
 static int spans(struct lg_contents *c, const struct lg_trace *t, enum lg_content kind,

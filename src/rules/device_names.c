@@ -7,8 +7,8 @@
 static bool fits(const struct lg_name_row *row, const char *name)
 {
 	switch (row->how) {
-	case LG_MATCH_IS: return !strcmp(name, row->text);
-	case LG_MATCH_STARTS: return !strncmp(name, row->text, strlen(row->text));
+	case LG_MATCH_IS: return *name == *row->text && !strcmp(name, row->text);
+	case LG_MATCH_STARTS: return *name == *row->text && !strncmp(name, row->text, strlen(row->text));
 	case LG_MATCH_HAS: return strstr(name, row->text) != NULL;
 	case LG_MATCH_LIKE: return !fnmatch(row->text, name, 0);
 	default: return strcasestr(name, row->text) != NULL;

@@ -26,8 +26,13 @@ static inline void fuzz_feed(const struct lg_importer *imp, const uint8_t *p, si
 	struct lg_builder *b;
 	struct lg_trace *t;
 	char path[32];
-	int fd = memfd_create("fuzz", MFD_CLOEXEC), score = imp->sniff(p, n < 4096 ? n : 4096);
+	int fd = memfd_create("fuzz", MFD_CLOEXEC), score;
+	struct lg_head h;
 
+	if (lg_head_open(&h, p, n < 4096 ? n : 4096))
+		abort();
+	score = imp->sniff(&h);
+	lg_head_done(&h);
 	if (fd < 0 || write(fd, p, n) != (ssize_t)n || lg_builder_new(&b, NULL) || score < 0 || score > 100)
 		abort();
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -382,8 +382,13 @@ static void prose_with_the_fields_of_an_event_is_none(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		assert_int_equal(lg_import_perfscript.sniff((const uint8_t *)texts[i], strlen(texts[i])), 0);
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct lg_head h;
+
+		assert_int_equal(lg_head_open(&h, (const uint8_t *)texts[i], strlen(texts[i])), 0);
+		assert_int_equal(lg_import_perfscript.sniff(&h), 0);
+		lg_head_done(&h);
+	}
 }
 
 /* -- foldings of stackcollapse-perf.pl --all -- */

@@ -188,11 +188,14 @@ static void lists_whole_formats(void **state)
 	(void)state;
 	for (size_t n = 1; n < sizeof name; n++) {
 		struct lg_error e = { 0 };
+		struct lg_head h;
 		const char *list;
 
 		memset(name, 'n', n);
 		name[n] = 0;
-		(void)lg_refuse_unknown(name, (const uint8_t *)"hello", 5, formats, &e);
+		assert_int_equal(lg_head_open(&h, (const uint8_t *)"hello", 5), 0);
+		(void)lg_refuse_unknown(name, &h, formats, &e);
+		lg_head_done(&h);
 		assert_int_equal(e.code, LG_E_FORMAT);
 		list = strstr(e.message, LG_REFUSE_LIST);
 		if (!list)

@@ -345,7 +345,7 @@ static void mismatch(struct lg_case *c)
 	enum { LINES_MAX = 8192 }; /* a few of each rank */
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
-	LG_AUTOFREE uint32_t *timeout = lg_calloc(LINES_MAX, sizeof *timeout);
+	LG_AUTOFREE uint32_t *timeout = lg_calloc(LG_MIN(t->mark.n, LINES_MAX), sizeof *timeout);
 	size_t n = 0, n_timeouts = 0, sure = 0, parted[2] = { t->mark.n, t->mark.n };
 
 	if (lg_failed(c, timeout ? 0 : LG_E_NOMEM))

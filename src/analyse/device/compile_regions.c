@@ -287,20 +287,23 @@ static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct 
 /* Of the first rank that can be looked at: all run the same program. */
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g)
 {
-	struct regions x = { .frame = lg_calloc(FRAMES_MAX, sizeof *x.frame) };
 	const struct lg_gpu_run *r = lg_gpu_first_traced(g);
+	struct regions x = { 0 };
 	size_t many = 0;
 
-	if (!x.frame || (r && regions_of(c, r, &x)))
+	if (!r)
+		return;
+	x.frame = lg_calloc(FRAMES_MAX, sizeof *x.frame);
+	if (!x.frame || regions_of(c, r, &x))
 		c->failed = LG_E_NOMEM;
-	for (size_t k = 0; r && !c->failed && k < x.n; k++)
+	for (size_t k = 0; !c->failed && k < x.n; k++)
 		if (x.frame[k].highest - x.frame[k].lowest >= LG_N_COMPILE_RECOMPILES_VERSIONS - 1)
 			many = k + 1;
 	if (many)
 		recompiles(c, g, r, &x.frame[many - 1]);
-	if (r && !c->failed && (x.b.regions || x.b.lookups) && !lg_told(c, LG_R_COMPILE_GRAPH_BREAKS))
+	if (!c->failed && (x.b.regions || x.b.lookups) && !lg_told(c, LG_R_COMPILE_GRAPH_BREAKS))
 		nested(c, g, r, &x.b);
-	else if (r && !c->failed)
+	else if (!c->failed)
 		many_frames(c, g, r, &x);
 	lg_free(x.frame);
 }

@@ -70,8 +70,9 @@ static struct gap *gaps_of(struct lg_case *c, const struct lg_gpu_run *r, size_t
 
 bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_fast_us, double *ret_slow_us)
 {
-	size_t n, steps = 0, least = SIZE_MAX, most = 0, third;
-	LG_AUTOFREE struct gap *v = gaps_of(c, r, &n);
+	enum { THIRD_LEAST = 3 };
+	size_t n = 0, steps = 0, least = SIZE_MAX, most = 0, third;
+	LG_AUTOFREE struct gap *v = r->n_steps < 3 * THIRD_LEAST ? NULL : gaps_of(c, r, &n);
 	LG_AUTOFREE int64_t *pace = lg_scratch(c, r->n_steps + 1, sizeof *pace);
 
 	LG_EACH_RUN_WHILE(v && pace, i, j, 0, n, v[j].step == v[i].step) {
@@ -83,7 +84,7 @@ bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_f
 	}
 	third = steps / 3;
 	/* Steps that launch more are other work. */
-	if (third < 3 || least < LG_N_GPU_LAUNCH_BOUND_LAUNCHES || (most - least) * 10 > most)
+	if (third < THIRD_LEAST || least < LG_N_GPU_LAUNCH_BOUND_LAUNCHES || (most - least) * 10 > most)
 		return false;
 	LG_SORT(pace, steps, lg_cmp_i64);
 	*ret_fast_us = (double)pace[third / 2] / 1e3;

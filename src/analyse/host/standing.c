@@ -165,23 +165,29 @@ static const char *dso_of(const struct lg_case *c, lg_stk s)
  * ranks: this is how these wait. */
 static void find_spin(const struct lg_case *c, struct stand *s)
 {
-	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX);
+	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX), again = ran;
 	size_t n = 0, spins = 0;
 	int64_t from = c->t->last, to = c->t->first;
 	uint32_t row;
 
 	while (lg_next_cpu_sample(c, &ran, &row)) {
-		lg_stk leaf = c->t->sample.stack[row], in = innermost(c, leaf);
+		lg_stk in = innermost(c, c->t->sample.stack[row]);
 
 		from = LG_MIN(from, c->t->sample.ts[row]);
 		to = LG_MAX(to, c->t->sample.ts[row]);
 		n++;
-		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));
 		if (in && s->in && !same_place(c, in, s->in))
 			return;
 		s->in = in ?: s->in;
 	}
-	if (n < SPINS_MIN || (double)spins < SPIN_SHARE * (double)n || !s->in)
+	if (n < SPINS_MIN || !s->in)
+		return;
+	while (lg_next_cpu_sample(c, &again, &row)) {
+		lg_stk leaf = c->t->sample.stack[row];
+
+		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));
+	}
+	if ((double)spins < SPIN_SHARE * (double)n)
 		return;
 	s->user = own_code(c, s->in) ? own_code(c, s->in) : s->in;
 	s->from = from;

@@ -10,19 +10,14 @@
 /* How much of the text is looked at before it is decided that a trace is not torch.profiler's. */
 enum { LOOK_BYTES = 512 << 10 };
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	char buf[65536];
-	size_t got;
-	const char *p = lg_json_head(head, n, buf, sizeof buf, &got), *end = p + got;
+	const char *end = h->text + h->n_text, *p = lg_json_skip(h->text, end);
 
 	/* zstd gives nothing out before a whole block is there: run() will tell. */
-	if (!got)
-		return lg_is_zstd(head, n) ? 2 : 0;
-	if (got >= 3 && !memcmp(p, "\xef\xbb\xbf", 3))
-		p += 3;
-	p = lg_json_skip(p, end);
-	if (p >= end || (*p != '{' && *p != '['))
+	if (!h->n_text)
+		return lg_is_zstd(h->p, h->n) ? 2 : 0;
+	if (p >= end || lg_is_xz(h->p, h->n) || (*p != '{' && *p != '['))
 		return 0;
 	if (p + 1 < end && !p[1]) /* UTF-16 */
 		return 0;

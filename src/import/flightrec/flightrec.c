@@ -7,13 +7,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "import/flightrec/flight_groups.h"
 #include "import/source/frame.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 #include "import/value/value.h"
 
-enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, RANKS_MAX = 1 << 17 };
+enum { FRAMES_MAX = 512, RANKS_MAX = 1 << 17 };
 #define SIZE_LIMIT ((size_t)1 << 30)
 #define TEXT_MAX ((size_t)64 << 20)
 #define SECOND INT64_C(1000000000)
@@ -126,15 +127,17 @@ static void each_rank(const struct lg_doc *d, uint32_t v, void (*fn)(void *, int
 
 struct members {
 	uint32_t *seen; /* in how many groups a rank is */
-	int64_t size;
+	int64_t size, end; /* end: behind the highest rank */
 };
 
 static void count_rank(void *arg, int64_t r)
 {
 	struct members *m = arg;
 
-	if (r >= 0 && r < RANKS_MAX)
+	if (r >= 0 && r < RANKS_MAX) {
 		m->seen[r]++;
+		m->end = LG_MAX(m->end, r + 1);
+	}
 	m->size++;
 }
 
@@ -165,7 +168,7 @@ static int64_t whose(const struct dump *f, const char *path, int32_t *ret_world)
 		each_rank(d, ranks, count_rank, &m);
 		world = m.size > world ? m.size : world;
 	}
-	for (int64_t r = 0; read && r < RANKS_MAX; r++)
+	for (int64_t r = 0; r < m.end; r++)
 		if (m.seen[r] >= read) {
 			only = r;
 			common++;
@@ -450,18 +453,15 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 }
 
 /* Any pickle is taken, to say in one line what is wrong with it. */
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
+	const char *text = h->text;
 
-	if (!text)
-		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (n > 3 && (uint8_t)text[0] == 0x80 && text[1] >= 2 && text[1] <= 5)
-		return lg_head_has(text, n, "pg_config") || lg_head_has(text, n, "collective_seq_id") ? 95 : 20;
-	if (n && *text == '{' &&
-	    (lg_head_has(text, n, "\"collective_seq_id\"") || lg_head_has(text, n, "\"pg_config\"")) &&
-	    !lg_head_has(text, n, "\"traceEvents\"") && !lg_head_has(text, n, "\"distributedInfo\""))
+	if (h->n_text > 3 && (uint8_t)text[0] == 0x80 && text[1] >= 2 && text[1] <= 5)
+		return lg_head_has(h, "pg_config") || lg_head_has(h, "collective_seq_id") ? 95 : 20;
+	if (*text == '{' &&
+	    (lg_head_has(h, "\"collective_seq_id\"") || lg_head_has(h, "\"pg_config\"")) &&
+	    !lg_head_has(h, "\"traceEvents\"") && !lg_head_has(h, "\"distributedInfo\""))
 		return 90;
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 
-enum { DEPTH_MAX = 4096, HEAD_BYTES = 65536 };
+enum { DEPTH_MAX = 4096 };
 
 struct folded {
 	struct lg_builder *b;
@@ -254,17 +254,13 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 }
 
 /* Most whole lines of the head end with a count and have a semicolon. */
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
 	size_t lines = 0, stacks = 0, odd = 0, k;
 
-	if (!text)
+	if (lg_head_is_binary(h))
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (memchr(text, 0, n))
-		return 0;
-	for (const char *p = text, *end = text + n, *nl; p < end; p = nl + 1) {
+	for (const char *p = h->text, *end = p + h->n_text, *nl; p < end; p = nl + 1) {
 		nl = memchr(p, '\n', (size_t)(end - p));
 		if (!nl && lines)
 			break; /* cut off by the head's end */

@@ -28,6 +28,7 @@ struct batch {
 struct lg_ahead {
 	struct lg_events *r;
 	struct batch batch[N_BATCHES];
+	struct lg_event *events; /* of all batches; a short file touches few of its pages */
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -145,8 +146,7 @@ static void *scanner(void *arg)
 
 static void ahead_free(struct lg_ahead *a)
 {
-	for (size_t i = 0; i < N_BATCHES; i++)
-		lg_free(a->batch[i].v);
+	lg_free(a->events);
 	pthread_cond_destroy(&a->cond);
 	pthread_mutex_destroy(&a->lock);
 	lg_free(a);
@@ -155,7 +155,6 @@ static void ahead_free(struct lg_ahead *a)
 void lg_ahead_start(struct lg_events *r)
 {
 	struct lg_ahead *a;
-	bool ready = true;
 
 	if (!lg_json_source_hold(r->src))
 		return;
@@ -167,13 +166,12 @@ void lg_ahead_start(struct lg_events *r)
 	a->r = r;
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->cond, NULL);
-	for (size_t i = 0; i < N_BATCHES; i++) {
-		a->batch[i].v = lg_calloc(BATCH, sizeof *a->batch[i].v);
-		ready &= a->batch[i].v != NULL;
-	}
+	a->events = lg_calloc((size_t)N_BATCHES * BATCH, sizeof *a->events);
+	for (size_t i = 0; a->events && i < N_BATCHES; i++)
+		a->batch[i].v = a->events + i * BATCH;
 	/* Before the thread runs: it reads r->ahead. */
 	r->ahead = a;
-	if (!ready || pthread_create(&a->thread, NULL, scanner, a)) {
+	if (!a->events || pthread_create(&a->thread, NULL, scanner, a)) {
 		lg_json_source_unhold(r->src);
 		r->ahead = NULL;
 		ahead_free(a);

@@ -354,21 +354,3 @@ void lg_json_source_close(struct lg_json_source *s)
 	lg_free(s->big);
 	lg_free(s);
 }
-
-const char *lg_json_head(const uint8_t *head, size_t n, char *buf, size_t size, size_t *ret_n)
-{
-	struct lg_json_codec *c;
-	int os_errno = 0;
-
-	*ret_n = n;
-	if (n < 4 || (memcmp(head, "\x1f\x8b", 2) && !lg_is_zstd(head, n)))
-		return (const char *)head;
-	*ret_n = 0;
-	if (lg_json_codec_new(&c, -1, head, n, NULL))
-		return buf;
-	/* The head is cut off: what came out before is what is wanted. */
-	if (lg_json_codec_read(c, buf, size, ret_n, &os_errno))
-		*ret_n = 0;
-	lg_json_codec_free(c);
-	return buf;
-}

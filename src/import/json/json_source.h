@@ -49,7 +49,5 @@ uint64_t lg_json_source_offset(const struct lg_json_source *s, const char *p);
 const char *lg_json_source_fault(const struct lg_json_source *s);
 void lg_json_source_close(struct lg_json_source *s);
 
-/* The first bytes of a file as text: head itself, or decompressed into buf. For sniffing. */
-const char *lg_json_head(const uint8_t *head, size_t n, char *buf, size_t size, size_t *ret_n);
 
 #endif /* LG_IMPORT_JSON_SOURCE_H */

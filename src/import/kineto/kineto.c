@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "import/import.h"
 #include "import/kineto/kineto_import.h"
+#include "import/source/packing.h"
 
 static bool holds(const char *p, size_t n, const char *word)
 {
@@ -39,13 +40,10 @@ int lg_kineto_sniff_text(const char *p, size_t n)
 	return 0;
 }
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	char buf[65536];
-	size_t got;
-	const char *p = lg_json_head(head, n, buf, sizeof buf, &got);
-
-	return lg_kineto_sniff_text(p, got);
+	/* xz is none of the packings that this reader unpacks itself. */
+	return lg_is_xz(h->p, h->n) ? 0 : lg_kineto_sniff_text(h->text, h->n_text);
 }
 
 void kin_done(struct kineto *k)

@@ -17,7 +17,7 @@
 #include "import/source/stamp.h"
 #include "import/value/value.h"
 
-enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, NOTES_MAX = 1 << 20, NESTED_MAX = 256 };
+enum { FRAMES_MAX = 512, NOTES_MAX = 1 << 20, NESTED_MAX = 256 };
 enum { WORDS_CACHED = 1 << 12 };
 
 /* Keys of the dictionaries, and the words that are values of "action" and "state". */
@@ -420,19 +420,11 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
-
-	if (!text)
+	if (h->n_text < 4 || (uint8_t)h->text[0] != 0x80 || h->text[1] < 2 || h->text[1] > 5)
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (n < 4 || (uint8_t)text[0] != 0x80 || text[1] < 2 || text[1] > 5)
-		return 0;
-	return lg_head_has(text, n, "total_size") || lg_head_has(text, n, "device_traces") ||
-			       lg_head_has(text, n, "segments")
-		       ? 94
-		       : 0;
+	return lg_head_has(h, "total_size") || lg_head_has(h, "device_traces") || lg_head_has(h, "segments") ? 94 : 0;
 }
 
 const struct lg_importer lg_import_memsnap = {

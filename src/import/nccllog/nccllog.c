@@ -8,7 +8,6 @@
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 
-enum { HEAD_BYTES = 65536 };
 
 static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
@@ -53,19 +52,16 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 
 /* A log of NCCL alone: most of its whole lines are NCCL's or nccl-tests'. Any other log with such
  * lines goes to torchlog, which reads them, too. */
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES + 1, 1);
+	LG_AUTOFREE char *text = lg_strdup(h->text);
 	size_t lines = 0, mine = 0;
 	char *p = text, *nl;
-	int tests;
+	bool tests;
 
-	if (!text)
+	if (!text || lg_head_is_binary(h))
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (!n || memchr(text, 0, n))
-		return 0;
-	tests = lg_head_has(text, n, "# nThread ") && lg_head_has(text, n, " algbw ");
+	tests = lg_head_has(h, "# nThread ") && lg_head_has(h, " algbw ");
 	for (; (nl = strchr(p, '\n')); p = nl + 1) {
 		const char *first = p + strspn(p, " ");
 

@@ -433,12 +433,9 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	char text[16];
-
-	return lg_source_head(head, n, text, sizeof text) >= 15 && !memcmp(text, "SQLite format 3", 15)
-		       ? 60 : 0;
+	return h->n_text >= 15 && !memcmp(h->text, "SQLite format 3", 15) ? 60 : 0;
 }
 
 const struct lg_importer lg_import_nsys = {

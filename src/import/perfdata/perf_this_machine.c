@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <linux/fs.h>
 #include <linux/perf_event.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,14 +93,17 @@ static int64_t now(clockid_t id)
 
 /*
  * perf's own clock, which no call reads: the time of a record that changing one's name to what it is
- * leaves in a buffer of one's own.
+ * leaves in a buffer of one's own. Of all on one CPU (-1 = of this thread alone): an event of a thread has
+ * the kernel switch on what it does when threads change, which takes 5 to 20 ms (account_event() in
+ * kernel/events/core.c: static_branch_enable(), synchronize_rcu()); one of a CPU does not, but takes a
+ * privilege.
  */
-static bool perf_now(int64_t *ret)
+static bool perf_now(int cpu, int64_t *ret)
 {
 	struct perf_event_attr a = { .size = sizeof a, .type = PERF_TYPE_SOFTWARE,
 				     .config = PERF_COUNT_SW_DUMMY, .sample_type = PERF_SAMPLE_TIME,
 				     .comm = 1, .sample_id_all = 1, .exclude_kernel = 1, .exclude_hv = 1 };
-	int fd = (int)syscall(SYS_perf_event_open, &a, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	int fd = (int)syscall(SYS_perf_event_open, &a, cpu < 0 ? 0 : -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *p = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	bool ok = false;
@@ -136,7 +140,8 @@ void lg_perfdata_clock(void)
 	if (perf_clock.tried)
 		return;
 	perf_clock.tried = true;
-	perf_clock.known = perf_now(&t);
+	/* Moved to another CPU in between, it is not there. */
+	perf_clock.known = perf_now(sched_getcpu(), &t) || perf_now(-1, &t);
 	if (perf_clock.known)
 		perf_clock.ahead = t - now(CLOCK_MONOTONIC);
 }

@@ -965,10 +965,15 @@ int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, st
 	return lg_perfdata_read_parts(&(struct lg_perfdata_part){ p, n }, 1, b, err);
 }
 
+static int sniff(const struct lg_head *h)
+{
+	return lg_pd_sniff(h->p, h->n);
+}
+
 const struct lg_importer lg_import_perfdata = {
 	.name = "perf.data",
 	.summary = "perf record's perf.data",
-	.sniff = lg_pd_sniff,
+	.sniff = sniff,
 	.run = run,
 	.streams = lg_pd_is_pipe,
 	.run_stream = run_stream,

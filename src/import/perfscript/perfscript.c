@@ -416,12 +416,9 @@ static int sniff_text(const char *p, size_t n)
 	return f.bare && !f.odd && !f.prose ? 40 : 0;
 }
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	char text[HEAD_BYTES];
-
-	n = lg_source_head(head, n, text, sizeof text);
-	return n && memchr(text, 0, n) ? 0 : sniff_text(text, n);
+	return lg_head_is_binary(h) ? 0 : sniff_text(h->text, h->n_text);
 }
 
 const struct lg_importer lg_import_perfscript = {

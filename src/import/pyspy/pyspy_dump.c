@@ -10,7 +10,7 @@
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 
-enum { DEPTH_MAX = 2048, HEAD_BYTES = 65536, PID_MAX = 4194304 };
+enum { DEPTH_MAX = 2048, PID_MAX = 4194304 };
 
 struct dump {
 	struct lg_builder *b;
@@ -181,22 +181,17 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
-
-	if (!text)
+	if (lg_head_is_binary(h))
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (memchr(text, 0, n))
-		return 0;
-	if (n && *text == '[' && lg_head_has(text, n, "\"thread_id\"") &&
-	    lg_head_has(text, n, "\"frames\""))
+	if (*h->text == '[' && lg_head_has(h, "\"thread_id\"") &&
+	    lg_head_has(h, "\"frames\""))
 		return 90;
-	if (lg_head_has(text, n, "\nPython v") && lg_head_has(text, n, "Process "))
+	if (lg_head_has(h, "\nPython v") && lg_head_has(h, "Process "))
 		return 90;
-	if (n > 7 && !memcmp(text, "Thread ", 7) && lg_head_has(text, n, "\n    "))
-		return lg_head_has(text, n, ".py:") ? 75 : 0;
+	if (!strncmp(h->text, "Thread ", 7) && lg_head_has(h, "\n    "))
+		return lg_head_has(h, ".py:") ? 75 : 0;
 	return 0;
 }
 

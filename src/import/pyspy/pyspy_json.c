@@ -13,7 +13,7 @@
 #include "import/source/stamp.h"
 #include "import/value/value.h"
 
-enum { HEAD_BYTES = 65536, DEPTH_MAX = 4096 };
+enum { DEPTH_MAX = 4096 };
 #define SIZE_LIMIT ((size_t)1 << 30)
 
 struct text {
@@ -443,29 +443,21 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 	return text_close(&t, b, s.rows, "a chrometrace of py-spy", err);
 }
 
-static int head_score(const uint8_t *head, size_t n, const char *a, const char *b, int score)
+static int head_score(const struct lg_head *h, const char *a, const char *b, int score)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
-	size_t i = 0;
+	const char *p = h->text + strspn(h->text, " \n\r\t");
 
-	if (!text)
-		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	while (i < n && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t'))
-		i++;
-	if (i >= n || (text[i] != '{' && text[i] != '['))
-		return 0;
-	return lg_head_has(text, n, a) || (b && lg_head_has(text, n, b)) ? score : 0;
+	return (*p == '{' || *p == '[') && (lg_head_has(h, a) || (b && lg_head_has(h, b))) ? score : 0;
 }
 
-static int sniff_speedscope(const uint8_t *head, size_t n)
+static int sniff_speedscope(const struct lg_head *h)
 {
-	return head_score(head, n, "speedscope.app/file-format-schema", NULL, 95);
+	return head_score(h, "speedscope.app/file-format-schema", NULL, 95);
 }
 
-static int sniff_trace(const uint8_t *head, size_t n)
+static int sniff_trace(const struct lg_head *h)
 {
-	return head_score(head, n, "\"cat\":\"py-spy\"", "\"cat\": \"py-spy\"", 97);
+	return head_score(h, "\"cat\":\"py-spy\"", "\"cat\": \"py-spy\"", 97);
 }
 
 const struct lg_importer lg_import_speedscope = {

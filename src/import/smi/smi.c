@@ -22,7 +22,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-enum { COLS_MAX = 64, GPUS_MAX = LG_DEVICES_MAX, NAME_BYTES = 64, HEAD_BYTES = 65536 };
+enum { COLS_MAX = 64, GPUS_MAX = LG_DEVICES_MAX, NAME_BYTES = 64 };
 enum { SWEEPS_MIN = 4, GAP_LEAST = 200000, ASKING_MOST = 250000000 }; /* ns */
 
 enum role { SKIP, METRIC, INDEX, TIME, DATE, CLOCK, NAME, UUID };
@@ -620,19 +620,15 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 
 /* One of the first lines is a header with at least two of nvidia-smi's columns; or there is none, and that
  * is to be said. */
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
 	LG_AUTOFREE struct column *col = lg_calloc(COLS_MAX, sizeof *col);
-	const char *p = text, *end;
+	const char *p = h->text, *end = p + h->n_text;
 	int lines = 0, nameless = 0;
 
-	if (!text || !col)
+	if (!col || lg_head_is_binary(h))
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (memchr(text, 0, n))
-		return 0;
-	for (end = text + n; p < end && lines < 20; lines++) {
+	for (; p < end && lines < 20; lines++) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p)), *q = p;
 		size_t k = trim(&q, (size_t)((nl ? nl : end) - p)), cols, gpu = 0;
 

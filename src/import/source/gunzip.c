@@ -79,7 +79,7 @@ static int gunzip_new(struct lg_gunzip **ret, lg_gunzip_read *read, void *ctx, b
 	z->read = read;
 	z->ctx = ctx;
 	z->fault = "";
-	z->buf = lg_calloc(BEFORE + IN_BYTES, 1);
+	z->buf = lg_realloc(NULL, BEFORE + IN_BYTES, 1);
 	if (!z->buf)
 		return nomem(z, err);
 	z->in = z->buf + BEFORE;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A member that is deflated, the one method there is (RFC 1952, 2.3.1). */
 static inline bool lg_is_gzip(const void *head, size_t n)
@@ -29,6 +30,21 @@ static inline bool lg_is_xz(const void *head, size_t n)
 	const uint8_t *p = head;
 
 	return n >= 6 && p[0] == 0xfd && p[1] == '7' && p[2] == 'z' && p[3] == 'X' && p[4] == 'Z' && !p[5];
+}
+
+/* Any of these, by its first bytes. */
+static inline bool lg_is_packed(const void *head, size_t n)
+{
+	return lg_is_gzip(head, n) || lg_is_zstd(head, n) || lg_is_xz(head, n);
+}
+
+/* xz -9 takes 65 MiB; what takes more than this was made to. */
+#define LG_XZ_MEMORY ((uint64_t)256 << 20)
+
+/* What PowerShell and spreadsheets write in front of UTF-8 is no text: the first column is named "timestamp". */
+static inline size_t lg_mark_size(const char *p, size_t n)
+{
+	return n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
 }
 
 /*

@@ -15,14 +15,11 @@
 
 enum { RAW_BYTES = 1 << 16, LINE_BYTES = 1 << 20 };
 enum packing { PLAIN, GZIP, ZSTD, XZ };
-/* xz -9 takes 65 MiB; what takes more than this was made to. */
-#define XZ_MEMORY ((uint64_t)256 << 20)
 
 struct lg_source {
 	int fd;
 	enum packing packing;
-	uint8_t raw[RAW_BYTES];
-	size_t raw_at, raw_n;
+	size_t raw_at, raw_n; /* of raw */
 	int raw_end;
 	struct lg_gunzip *gzip;
 	ZSTD_DStream *zs;
@@ -36,6 +33,7 @@ struct lg_source {
 	size_t text_at, text_n;
 	int skipping; /* inside a line that was cut */
 	int begun;    /* a line was given */
+	uint8_t raw[RAW_BYTES]; /* last: it need not be zero */
 };
 
 static enum packing packing_of(const uint8_t *p, size_t n)
@@ -87,10 +85,11 @@ static int64_t feed(void *ctx, void *buf, size_t n)
 
 int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *err)
 {
-	struct lg_source *s = lg_calloc(1, sizeof *s);
+	struct lg_source *s = lg_realloc(NULL, 1, sizeof *s);
 
 	if (!s)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	memset(s, 0, offsetof(struct lg_source, raw));
 	s->fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (s->fd < 0) {
 		int rc = lg_fail_errno(err, errno, "cannot open %s", path);
@@ -104,7 +103,7 @@ int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *er
 		s->zs = ZSTD_createDStream();
 	if ((s->packing == GZIP && lg_gunzip_new(&s->gzip, feed, s, NULL)) ||
 	    (s->packing == ZSTD && !s->zs) ||
-	    (s->packing == XZ && lzma_stream_decoder(&s->xz, XZ_MEMORY, LZMA_CONCATENATED) != LZMA_OK)) {
+	    (s->packing == XZ && lzma_stream_decoder(&s->xz, LG_XZ_MEMORY, LZMA_CONCATENATED) != LZMA_OK)) {
 		lg_source_close(s);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
@@ -223,12 +222,6 @@ static char *line_end(const struct lg_source *s)
 	return cr ? NULL : nl;
 }
 
-/* What PowerShell and spreadsheets write in front of UTF-8 is no text: the first column is named "timestamp". */
-static size_t mark_size(const char *p, size_t n)
-{
-	return n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
-}
-
 int lg_source_line(struct lg_source *s, char **ret_line, size_t *ret_n)
 {
 	if (!s->text)
@@ -251,7 +244,7 @@ int lg_source_line(struct lg_source *s, char **ret_line, size_t *ret_n)
 			if (skip)
 				continue;
 			if (!s->begun)
-				p += mark_size(p, (size_t)(stop - p));
+				p += lg_mark_size(p, (size_t)(stop - p));
 			s->begun = 1;
 			*ret_line = p;
 			*ret_n = (size_t)(stop - p);
@@ -327,77 +320,4 @@ int lg_source_all(const char *path, size_t limit, char **ret, size_t *ret_n,
 	*ret = buf;
 	*ret_n = n;
 	return 0;
-}
-
-struct head {
-	const uint8_t *p;
-	size_t n;
-};
-
-static int64_t feed_head(void *ctx, void *buf, size_t n)
-{
-	struct head *h = ctx;
-
-	n = n < h->n ? n : h->n;
-	memcpy(buf, h->p, n);
-	h->p += n;
-	h->n -= n;
-	return (int64_t)n;
-}
-
-static size_t unpack_head(const uint8_t *head, size_t n, char *out, size_t cap)
-{
-	enum packing packing = packing_of(head, n);
-
-	if (packing == GZIP) {
-		struct head h = { head, n };
-		struct lg_gunzip *z;
-		size_t k;
-
-		/* zlib gives all that can be told from data that are cut off. */
-		if (lg_gunzip_new_zlib(&z, feed_head, &h, NULL))
-			return 0;
-		k = lg_gunzip_get(z, out, cap);
-		lg_gunzip_free(z);
-		return k;
-	}
-	if (packing == ZSTD) {
-		ZSTD_DStream *zs = ZSTD_createDStream();
-		ZSTD_inBuffer in = { .src = head, .size = n };
-		ZSTD_outBuffer to = { .dst = out, .size = cap };
-
-		while (zs && in.pos < in.size && to.pos < to.size &&
-		       !ZSTD_isError(ZSTD_decompressStream(zs, &to, &in)))
-			;
-		(void)ZSTD_freeDStream(zs);
-		return to.pos;
-	}
-	if (packing == XZ) {
-		lzma_stream xz = { .next_in = head, .avail_in = n, .next_out = (uint8_t *)out,
-				   .avail_out = cap };
-
-		/* What came out before an end is what is wanted. */
-		if (lzma_stream_decoder(&xz, XZ_MEMORY, LZMA_CONCATENATED) != LZMA_OK ||
-		    lzma_code(&xz, LZMA_RUN) == LZMA_PROG_ERROR)
-			xz.avail_out = cap;
-		lzma_end(&xz);
-		return cap - xz.avail_out;
-	}
-	n = n < cap ? n : cap;
-	memcpy(out, head, n);
-	return n;
-}
-
-size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
-{
-	size_t k = unpack_head(head, n, out, cap), mark = mark_size(out, k);
-
-	memmove(out, out + mark, k - mark);
-	memset(out + k - mark, 0, mark);
-	return k - mark;
-}
-
-int lg_head_has(const char *text, size_t n, const char *word)
-{
-	return memmem(text, n, word, strlen(word)) != NULL;
 }

@@ -33,9 +33,5 @@ const char *lg_source_damage(const struct lg_source *s);
  * a string constant or NULL. */
 int lg_source_all(const char *path, size_t limit, char **ret, size_t *ret_n,
 		  const char **ret_damage, struct lg_error *err) LG_MUST_CHECK;
-/* For sniffers: the first bytes of a file, unpacked into out (at most cap). Number of bytes. */
-size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap);
-/* Does this text hold word? For sniffers. */
-int lg_head_has(const char *text, size_t n, const char *word);
 
 #endif /* LG_IMPORT_SOURCE_SOURCE_H */

@@ -589,23 +589,20 @@ static bool names_no_file(const char *p)
 
 /* A line of torch's own or a known word is a log for certain; any other text may still be one, because
  * jobs print pages of their own before anything of torch's: run() decides then. */
-static int sniff(const uint8_t *head, size_t n)
+static int sniff(const struct lg_head *h)
 {
 	static const char *const words[] = { "torch/_dynamo", "ProcessGroupNCCL", "Watchdog caught", " NCCL INFO ",
 					     "CUDA out of memory", "elapsed time per iteration", "it/s]",
 					     "UserWarning:", "torch.distributed", "torchrun", "__recompiles",
 					     "{'loss': " };
-	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES + 1, 1);
+	LG_AUTOFREE char *text = lg_strdup(h->text);
 	struct lg_log_line line;
 	char *p = text, *nl;
 	int printable = 0;
 
-	if (!text)
+	if (!text || lg_head_is_binary(h))
 		return 0;
-	n = lg_source_head(head, n, text, HEAD_BYTES);
-	if (!n || memchr(text, 0, n))
-		return 0;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < h->n_text; i++) {
 		if ((unsigned char)text[i] < 0x20 && !strchr("\t\n\r\f\x1b\a\b", text[i]))
 			return 0;
 		printable |= isalpha((unsigned char)text[i]) != 0;
@@ -615,7 +612,7 @@ static int sniff(const uint8_t *head, size_t n)
 	p += strspn(p, " \t\r\n");
 	if (!strncmp(p, "laggard-baseline\t", 17)) /* ours, no log */
 		return 0;
-	if (lg_head_has(text, n, "allocated_bytes.all.") || lg_head_has(text, n, "memory summary, device ID "))
+	if (lg_head_has(h, "allocated_bytes.all.") || lg_head_has(h, "memory summary, device ID "))
 		return 60; /* also a JSON file of memory_stats() alone */
 	if (!printable || (*p == '{' && p[1] != '\'') || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) ||
 	    (*p == '<' && !names_no_file(p)))
@@ -623,7 +620,7 @@ static int sniff(const uint8_t *head, size_t n)
 	if (*p == '[' && strspn(p + 1, " \r\n\t") && strchr("{[]", p[1 + strspn(p + 1, " \r\n\t")]))
 		return 0;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (lg_head_has(text, n, words[i]))
+		if (lg_head_has(h, words[i]))
 			return 50;
 	for (; (nl = strchr(p, '\n')); p = nl + 1) {
 		*nl = 0;

@@ -74,10 +74,18 @@ struct text {
 	size_t length, at;
 };
 
+/* kind:3, compact, ascii */
+static bool is_state(uint32_t bits)
+{
+	unsigned kind = bits & 7;
+
+	return (kind == 1 || ((kind == 2 || kind == 4) && !(bits >> 4 & 1))) && bits >> 3 & 1;
+}
+
 static bool text_of(const uint8_t *p, size_t n, unsigned minor, struct text *ret)
 {
-	/* length, hash, then bits: state of being interned, kind:3, compact, ascii; since 3.14 the first is
-	 * 16 bits wide, where it was two. */
+	/* length, hash, then bits: state of being interned in two, and what is_state() knows; builds of 3.14
+	 * from before its release have 16 for the first, of which the upper ones are zero. */
 	size_t ascii_size = minor < 12 ? 48 : 40, compact_size = minor < 12 ? 72 : 56;
 	uint64_t length;
 	uint32_t bits;
@@ -87,12 +95,11 @@ static bool text_of(const uint8_t *p, size_t n, unsigned minor, struct text *ret
 		return false;
 	memcpy(&length, p + 16, 8);
 	memcpy(&bits, p + 32, 4);
-	bits >>= minor < 14 ? 2 : 16;
+	bits >>= minor < 14 || is_state(bits >> 2) ? 2 : 16;
+	if (!is_state(bits))
+		return false;
 	ret->kind = bits & 7;
 	ascii = bits >> 4 & 1;
-	if (!(bits >> 3 & 1) || (ret->kind != 1 && ret->kind != 2 && ret->kind != 4) ||
-	    (ascii && ret->kind != 1))
-		return false;
 	ret->at = ascii ? ascii_size : compact_size;
 	ret->length = length > 255 ? 255 : (size_t)length;
 	if (ret->at > n)

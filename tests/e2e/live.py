@@ -3,6 +3,7 @@
 
 @pytest.mark.live     watches real processes, on a machine that others use too. One that fails runs again, and
                       must then be right in 2 of 3 attempts.
+@pytest.mark.alone    measures the machine, or what is left on it: runs with nothing beside it, once.
 @pytest.mark.healthy  a live test of a run in which nobody is to blame: its first failure is final.
 Accused               raised where somebody innocent is named, in whichever test: final as well.
 Broken                raised where what no load of a machine excuses went wrong (memory, a file that is not to be
@@ -47,6 +48,7 @@ class Disturbed(Exception):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "live: watches real processes; may be repeated (see tests/e2e/live.py)")
+    config.addinivalue_line("markers", "alone: runs with nothing beside it (see tests/e2e/live.py)")
     config.addinivalue_line("markers", "cases: reads files with known answers; part of the sweep (see case_files.py)")
     config.addinivalue_line("markers", "healthy: nobody is to blame; never repeated (see tests/e2e/live.py)")
 

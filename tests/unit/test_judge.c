@@ -19,7 +19,7 @@ static size_t slow_of(size_t n, double *ret_noise)
 {
 	size_t slow = 0;
 
-	*ret_noise = 0;
+	*ret_noise = INFINITY;
 	assert_int_equal(lg_judge_steps(step, n, LG_STEPS_OF_RUN, 0, ret_noise), 0);
 	for (size_t i = 0; i < n; i++)
 		slow += step[i].slow;
@@ -59,7 +59,7 @@ static void a_step_beyond_the_noise_is_slow_though_it_is_not_twice_as_long(void 
 static void noise_makes_no_slow_steps(void **state)
 {
 	size_t runs = 0;
-	double noise = 0;
+	double noise = INFINITY;
 
 	(void)state;
 	srandom(7);
@@ -92,6 +92,32 @@ static void of_few_steps_the_largest_does_not_make_the_noise(void **state)
 	assert_int_equal(slow_of(6, &noise), 0);
 }
 
+/* The line that is told is that of steps; of requests that are not there nothing is known. */
+static void none_says_nothing_of_the_noise(void **state)
+{
+	double noise;
+
+	(void)state;
+	assert_int_equal(slow_in(40, 100, 10, 1.3), 4);
+	(void)slow_of(40, &noise);
+	assert_true(noise >= 0.10 && noise < 0.3);
+	assert_int_equal(lg_judge_steps(step, 0, LG_STEPS_OF_WINDOW, 0, &noise), 0);
+	assert_true(noise >= 0.10 && noise < 0.3);
+}
+
+static void slow_steps_are_a_shape_where_they_cost_something(void **state)
+{
+	struct lg_verdict v = { .n_slow = 1 };
+
+	(void)state;
+	lg_judge_shape(&v, false, NULL, 0.015);
+	assert_int_equal(v.shape, LG_SHAPE_BURSTY);
+	lg_judge_shape(&v, true, NULL, 0.015);
+	assert_int_equal(v.shape, LG_SHAPE_PERIODIC);
+	lg_judge_shape(&v, true, NULL, 0.005);
+	assert_int_equal(v.shape, LG_SHAPE_STEADY);
+}
+
 static enum lg_shape shape_of(const double *ms, size_t n, struct lg_verdict *v)
 {
 	double sorted[8];
@@ -100,7 +126,7 @@ static enum lg_shape shape_of(const double *ms, size_t n, struct lg_verdict *v)
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = ms[i];
 	lg_sum_up_steps(v, sorted, n, 1);
-	lg_judge_shape(v, false, NULL, false);
+	lg_judge_shape(v, false, NULL, 0);
 	return v->shape;
 }
 
@@ -129,6 +155,8 @@ int main(void)
 		cmocka_unit_test(a_step_beyond_the_noise_is_slow_though_it_is_not_twice_as_long),
 		cmocka_unit_test(noise_makes_no_slow_steps),
 		cmocka_unit_test(of_few_steps_the_largest_does_not_make_the_noise),
+		cmocka_unit_test(none_says_nothing_of_the_noise),
+		cmocka_unit_test(slow_steps_are_a_shape_where_they_cost_something),
 		cmocka_unit_test(steps_that_lie_far_apart_are_not_steady),
 	};
 

@@ -73,19 +73,31 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 		lg_say(c, LG_SAYS_TRACE_DEVICE_SLOWER, longer / 1e6, computes / 1e6);
 }
 
+/* What slow steps took beyond the usual, as a share of all. */
+static double excess_of(const struct lg_step *s, size_t n)
+{
+	double excess = 0, all = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		all += (double)s[i].dur;
+		excess += s[i].slow ? (double)(s[i].dur - s[i].median) : 0;
+	}
+	return excess / all;
+}
+
 /* Of the run with most steps: the others go the same way. */
 static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
 	struct lg_trend trend;
 
-	lg_judge_shape(v, false, NULL, v->n_slow > 0);
+	lg_judge_shape(v, false, NULL, 0);
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
 		if (lg_trend_of(v->steps + at, v->n_judged, &trend))
 			return LG_E_NOMEM;
-		lg_judge_shape(v, false, &trend, v->n_slow > 0);
+		lg_judge_shape(v, false, &trend, excess_of(v->steps + at, v->n_judged));
 		if (trend.shape)
 			v->slope = trend.slope;
 		if (trend.shape == LG_SHAPE_SHIFT) {
@@ -141,7 +153,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_verdict *v = c->v;
 	size_t n = 0, k = 0;
 	LG_AUTOFREE double *d = NULL;
-	double noise = 0;
+	double noise = INFINITY, of_requests = INFINITY;
 	int rc = 0;
 
 	v->scope = g->n == 1 ? LG_SCOPE_SINGLE : LG_SCOPE_NONE;
@@ -180,12 +192,12 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 			v->ranks[v->n_ranks++] = r->rank;
 	}
 	for (size_t i = 0; !rc && i < g->n; k += g->run[i++].n_requests)
-		rc = add_requests(v, &g->run[i], k, &noise);
+		rc = add_requests(v, &g->run[i], k, &of_requests);
 	if (!rc)
 		rc = count_slow(v, g);
 	for (size_t s = 0; s < n; s++)
 		d[s] = lg_ms(v->steps[s].dur);
-	lg_sum_up_steps(v, d, n, noise);
+	lg_sum_up_steps(v, d, n, fmin(noise, of_requests));
 	if (rc)
 		return rc;
 	if (v->n_judged >= 3 && shape_of(c, g))

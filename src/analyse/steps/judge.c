@@ -110,6 +110,8 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t g
 	size_t warm = 0;
 	int rc = 0;
 
+	if (!n)
+		return 0;
 	if (!d || !ratio)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n; i++)
@@ -126,7 +128,7 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t g
 	}
 	qsort(ratio + warm, n - warm, sizeof *ratio, lg_cmp_f64);
 	own = noise_of(ratio + warm, n - warm);
-	*noise = fmax(*noise, own);
+	*noise = fmin(*noise, own);
 	for (size_t i = 0; i < n; i++)
 		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);
 	if (grain)
@@ -148,9 +150,11 @@ void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise)
 	v->slow_threshold_ms = lg_slow_beyond(v->median_ms, noise, 1);
 }
 
-void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, bool bursty)
+void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, double excess)
 {
-	if (periodic) {
+	bool bursty = v->n_slow && excess >= LG_N_ANY_BURST;
+
+	if (periodic && bursty) {
 		v->shape = LG_SHAPE_PERIODIC;
 	} else if (trend && trend->shape) {
 		v->shape = trend->shape;

@@ -19,14 +19,15 @@ enum lg_steps_of {
 /* From where on a step is slow; ms: a millisecond in the unit of usual. */
 double lg_slow_beyond(double usual, double noise, double ms);
 /* median, slow and warmup of n steps of one thread, in order. grain: of the clock that timed them, which
- * shows no less. *noise: the largest so far, for lg_sum_up_steps(). */
+ * shows no less. *noise: the least so far, INFINITY before the first, for lg_sum_up_steps(). */
 int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t grain, double *noise)
 	LG_MUST_CHECK;
 /* ms in order, their median, and from where on one of them is slow. */
 double lg_slow_of(double *ms, size_t n, double *ret_median);
 /* v's min, median, p99, max and threshold, of n durations in ms, which are put in order. */
 void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise);
-/* How slow steps lie: in a rhythm, else in a change of the level (which may be NULL), else anyhow. */
-void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, bool bursty);
+/* How slow steps lie: in a rhythm, else in a change of the level (which may be NULL), else anyhow. excess:
+ * what the v->n_slow took beyond the usual, as a share of the run. */
+void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, double excess);
 
 #endif /* LG_ANALYSE_STEPS_JUDGE_H */

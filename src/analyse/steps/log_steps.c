@@ -221,7 +221,7 @@ static void say_shift(struct lg_case *c, const struct told *l, const struct lg_t
 }
 
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
-static int shape_of(struct lg_case *c, struct told *l, double per_line)
+static int shape_of(struct lg_case *c, struct told *l, double per_line, double excess)
 {
 	struct lg_verdict *v = c->v;
 	LG_AUTOFREE struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
@@ -240,7 +240,7 @@ static int shape_of(struct lg_case *c, struct told *l, double per_line)
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;
-	lg_judge_shape(v, !isnan(in_time.period_s) || !isnan(in_lines.period_s), &trend, v->n_slow > 0);
+	lg_judge_shape(v, !isnan(in_time.period_s) || !isnan(in_lines.period_s), &trend, excess);
 	if (v->shape == LG_SHAPE_PERIODIC) {
 		v->period_s = in_time.period_s;
 		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
@@ -258,7 +258,7 @@ int lg_steps_of_log(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
 	struct told l = { 0 };
-	double excess = 0, noise = 0;
+	double excess = 0, all = 1e-9, noise = INFINITY;
 	struct lg_stated of = lg_stated_steps(c->idx, MIN_LINES);
 	LG_AUTOFREE double *ms = NULL;
 	int rc;
@@ -279,6 +279,7 @@ int lg_steps_of_log(struct lg_case *c)
 		l.warm += l.step[i].warmup;
 		ms[i] = lg_ms(l.step[i].dur);
 		v->n_slow += l.step[i].slow;
+		all += ms[i];
 		excess += l.step[i].slow ? lg_ms(l.step[i].dur - l.step[i].median) : 0;
 	}
 	v->n_judged = l.n - l.warm;
@@ -289,6 +290,6 @@ int lg_steps_of_log(struct lg_case *c)
 	/* Nothing but lines: nothing of it can be explained. */
 	if (excess > 0)
 		v->unexplained_share = 1;
-	rc = rc ?: shape_of(c, &l, lg_steps_per_line(c->t, c->t->track.prc[of.track]));
+	rc = rc ?: shape_of(c, &l, lg_steps_per_line(c->t, c->t->track.prc[of.track]), excess / all);
 	return rc ? c->failed = rc : 1;
 }

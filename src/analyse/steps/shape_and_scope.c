@@ -71,7 +71,7 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	}
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->slope = trend.slope;
-	lg_judge_shape(v, share >= 0.01 && !isnan(rhythm.period_s), &trend, share >= 0.01 && v->n_slow >= 2);
+	lg_judge_shape(v, !isnan(rhythm.period_s), &trend, share);
 	if (v->shape == LG_SHAPE_PERIODIC) {
 		v->period_s = rhythm.period_s;
 		v->period_p = rhythm.p;

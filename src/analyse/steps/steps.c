@@ -7,6 +7,7 @@
  * falls. Boundaries, best first: steps marked by hand, steps marked by the hook, ends of the
  * optimizer stage, starts of the forward stage (inference).
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "analyse/steps/steps.h"
@@ -379,7 +380,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 	size_t n = 0, cap = 0;
 	int rc = 0;
 
-	*ret_noise = 0;
+	*ret_noise = INFINITY;
 	LG_EACH_WHILE(!rc, r, c->ranks, c->n_ranks) {
 		b.n = 0;
 		rc = find_boundaries(c, r, &b) ?: lg_stage_segments(c, r);

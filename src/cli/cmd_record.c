@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "cli/pids.h"
+#include "record/hook_inject.h"
 #include "record/session.h"
 #include "store/trace.h"
 
@@ -93,7 +94,8 @@ struct parsed {
 	struct lg_record_options o;
 	struct lg_user user;
 	const char *user_name; /* --user */
-	bool modules;
+	bool modules, attach;
+	char attach_script[PATH_MAX];
 	struct lg_pids pids;
 	struct lg_trigger triggers[LG_TRIGGERS_MAX];
 };
@@ -196,6 +198,23 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 	return 0;
 }
 
+static bool set_flag(struct parsed *p, const char *a)
+{
+	const struct { const char *name; bool *flag, to; } flags[] = {
+		{ "--no-hook", &p->o.hook, false },	{ "--no-python", &p->o.no_python, true },
+		{ "--memory", &p->o.memory, true },	{ "--modules", &p->modules, true },
+		{ "--attach-hook", &p->attach, true },	{ "--redact", &p->o.redact, true },
+		{ "-q", &p->o.quiet, true },		{ "--quiet", &p->o.quiet, true },
+	};
+
+	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+		if (!strcmp(a, flags[i].name)) {
+			*flags[i].flag = flags[i].to;
+			return true;
+		}
+	return false;
+}
+
 static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
@@ -219,30 +238,8 @@ static int parse(struct parsed *p, int argc, char **argv)
 			break; /* laggard record CMD... as perf and strace allow */
 		if (!strcmp(a, "-a") || !strcmp(a, "--all"))
 			continue; /* always so */
-		if (!strcmp(a, "--no-hook")) {
-			p->o.hook = false;
+		if (set_flag(p, a))
 			continue;
-		}
-		if (!strcmp(a, "--no-python")) {
-			p->o.no_python = true;
-			continue;
-		}
-		if (!strcmp(a, "--memory")) {
-			p->o.memory = true;
-			continue;
-		}
-		if (!strcmp(a, "--modules")) {
-			p->modules = true;
-			continue;
-		}
-		if (!strcmp(a, "--redact")) {
-			p->o.redact = true;
-			continue;
-		}
-		if (!strcmp(a, "-q") || !strcmp(a, "--quiet")) {
-			p->o.quiet = true;
-			continue;
-		}
 		for (size_t k = 0; k < sizeof with_value / sizeof *with_value; k++) {
 			const char *w = with_value[k];
 			size_t len = strlen(w);
@@ -281,6 +278,25 @@ static int want_modules(struct parsed *p)
 	if (setenv("LAGGARD_MODULES", "1", 1))
 		return lg_usage(&lg_cmd_record, "out of memory");
 	p->o.env = environ; /* setenv() may have moved it */
+	return 0;
+}
+
+static int want_attached(struct parsed *p)
+{
+	struct lg_error err;
+	size_t n;
+
+	if (!p->attach)
+		return 0;
+	if ((!p->o.n_pids && !p->o.job) || p->o.no_python)
+		return lg_usage(&lg_cmd_record, "--attach-hook needs -p or --job: a job that runs already");
+	if (lg_hook_keep(p->attach_script, sizeof p->attach_script - sizeof "/" LG_HOOK_ATTACH, NULL, environ, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	n = strlen(p->attach_script);
+	snprintf(p->attach_script + n, sizeof p->attach_script - n, "/" LG_HOOK_ATTACH);
+	p->o.attach = p->attach_script;
 	return 0;
 }
 
@@ -397,6 +413,7 @@ static int run(int argc, char **argv)
 	p.o.job = p.pids.job;
 	status = status ? status : check_triggers(&p);
 	status = status ? status : want_modules(&p);
+	status = status ? status : want_attached(&p);
 	if (!status)
 		status = choose_user(&p);
 	if (status)
@@ -448,6 +465,7 @@ const struct lg_command lg_cmd_record = {
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"
 		"  --memory             which lines touch memory first; of CUDA: the allocator's history, its\n"
 		"                       statistics every 10 steps, a snapshot where a request fails\n"
+		"  --attach-hook        have the Python (3.14 on) of a job that runs already mark its steps\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
 		"  --modules            where forward and backward spend their time, by module of the model\n"
 		"  --no-python          read no frames of Python's interpreters\n"

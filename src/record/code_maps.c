@@ -577,6 +577,18 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 
 /* -- interpreters -- */
 
+/* Once for each process: what started later has the hook from who started it, or declines it itself. */
+static void attach_hook(struct lg_session *s, int32_t pid, uint64_t base, const struct lg_say_exports *e)
+{
+	struct lg_addrs *a = lg_session_addrs(s);
+	const char *script = lg_session_options(s)->attach;
+	struct lg_error err;
+
+	if (script && lg_session_will_mark(s, pid, owner_of(pid)) &&
+	    lg_pythons_attach(a->pythons, pid, base, e, script, &err))
+		lg_add_diag_now(a->b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1, "pid %d: %s", pid, err.message);
+}
+
 const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
 {
 	struct lg_addrs *a = lg_session_addrs(s);
@@ -598,9 +610,11 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 		fd = lg_foreign_open(look_at_mapped(a, p, m, name, &st));
 		if (fd < 0)
 			continue;
-		if (lg_symbol_child_exports(a->child, fd, st.st_uid, &e) && e.at[LG_EXPORT_RUNTIME] &&
-		    lg_pythons_add(a->pythons, pid, name, m->start - m->pgoff, &e, owner_of(pid)))
-			found = lg_pythons_layout(a->pythons, pid);
+		if (lg_symbol_child_exports(a->child, fd, st.st_uid, &e) && e.at[LG_EXPORT_RUNTIME]) {
+			attach_hook(s, pid, m->start - m->pgoff, &e);
+			if (lg_pythons_add(a->pythons, pid, name, m->start - m->pgoff, &e, owner_of(pid)))
+				found = lg_pythons_layout(a->pythons, pid);
+		}
 		close(fd);
 	}
 	return found;

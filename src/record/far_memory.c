@@ -37,6 +37,12 @@ struct ask {
 	} range[LG_FAR_RANGES];
 };
 
+/* With bytes it is to be written. */
+struct question {
+	struct ask ask;
+	uint8_t bytes[LG_FAR_WRITE];
+};
+
 struct answer {
 	uint32_t seq;
 	int32_t reader; /* who answers */
@@ -87,35 +93,54 @@ static void read_whole(int32_t pid, struct lg_far_range *r, size_t n)
 		r[i].got = read_range(pid, r[i].at, r[i].to, r[i].n);
 }
 
+static void write_all(int32_t pid, struct lg_far_range *r, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct iovec from = { r[i].to, r[i].n }, to = { (void *)(uintptr_t)r[i].at, r[i].n };
+		ssize_t k = process_vm_writev(pid, &from, 1, &to, 1, 0);
+
+		r[i].got = k > 0 ? (size_t)k : 0;
+	}
+}
+
 /* -- keeper and reader -- */
 
 static void read_for_others(void) __attribute__((noreturn));
 static void read_for_others(void)
 {
 	static struct answer a;
-	struct ask ask = { .seq = 0 };
+	static struct question q;
+	ssize_t k = sizeof q.ask;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	for (;;) {
 		struct lg_far_range r[LG_FAR_RANGES];
-		size_t used = 0, n = LG_MIN(ask.n, LG_FAR_RANGES);
+		size_t used = 0, n = LG_MIN(q.ask.n, LG_FAR_RANGES), room = (size_t)k - sizeof q.ask;
+		bool writes = room > 0;
 
+		room = writes ? room : sizeof a.bytes;
 		for (size_t i = 0; i < n; i++) {
-			r[i] = (struct lg_far_range){ .at = ask.range[i].at, .to = a.bytes + used,
-				.n = LG_MIN((size_t)ask.range[i].n, sizeof a.bytes - used) };
+			r[i] = (struct lg_far_range){
+				.at = q.ask.range[i].at, .to = (writes ? q.bytes : a.bytes) + used,
+				.n = LG_MIN((size_t)q.ask.range[i].n, room - used)
+			};
 			used += r[i].n;
 		}
-		read_whole(ask.pid, r, n);
+		(writes ? write_all : read_whole)(q.ask.pid, r, n);
 		used = 0;
 		for (size_t i = 0; i < n; i++) {
+			if (writes) {
+				a.got[i] = r[i].got;
+				continue;
+			}
 			memmove(a.bytes + used, r[i].to, r[i].got);
 			a.got[i] = r[i].got;
 			used += r[i].got;
 		}
-		a.seq = ask.seq;
+		a.seq = q.ask.seq;
 		a.reader = getpid();
 		if (send(SOCK, &a, offsetof(struct answer, bytes) + used, MSG_NOSIGNAL) < 0 ||
-		    recv(SOCK, &ask, sizeof ask, 0) != sizeof ask)
+		    (k = recv(SOCK, &q, sizeof q, 0)) < (ssize_t)sizeof q.ask)
 			_exit(0);
 	}
 }
@@ -200,42 +225,51 @@ static bool hear(struct lg_far *f, int patience_ms, size_t *ret)
 	}
 }
 
-static bool ask(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+static bool ask(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n, bool writes)
 {
-	struct ask a = { .seq = ++f->seq, .pid = pid, .n = (uint32_t)n };
+	struct question q = { .ask = { .seq = ++f->seq, .pid = pid, .n = (uint32_t)n } };
 	size_t used = 0, bytes = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		a.range[i].at = range[i].at;
-		a.range[i].n = range[i].n;
+		q.ask.range[i].at = range[i].at;
+		q.ask.range[i].n = range[i].n;
+		if (writes && range[i].n > sizeof q.bytes - used)
+			return false;
+		if (writes)
+			memcpy(q.bytes + used, range[i].to, range[i].n);
+		used += writes ? range[i].n : 0;
 	}
-	if (send(f->sock, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 || !hear(f, PATIENCE_MS, &bytes))
+	if (send(f->sock, &q, sizeof q.ask + used, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ||
+	    !hear(f, PATIENCE_MS, &bytes))
 		return false;
+	used = 0;
 	for (size_t i = 0; i < n; i++) {
 		size_t got = (size_t)f->answer.got[i];
 
-		if (got > range[i].n || got > bytes - used)
+		if (got > range[i].n || (!writes && got > bytes - used))
 			return false;
-		memcpy(range[i].to, f->answer.bytes + used, got);
 		range[i].got = got;
+		if (writes)
+			continue;
+		memcpy(range[i].to, f->answer.bytes + used, got);
 		used += got;
 	}
 	return true;
 }
 
-bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+static bool touch(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n, bool writes)
 {
 	for (size_t i = 0; i < n; i++)
 		range[i].got = 0;
 	if (n > LG_FAR_RANGES)
 		return false;
 	if (f->sock < 0 && !f->withheld) {
-		read_whole(pid, range, n);
+		(writes ? write_all : read_whole)(pid, range, n);
 		return true;
 	}
 	if (f->withheld >= WITHHELD_MAX)
 		return false;
-	if (ask(f, pid, range, n))
+	if (ask(f, pid, range, n, writes))
 		return true;
 	for (size_t i = 0; i < n; i++)
 		range[i].got = 0;
@@ -243,6 +277,16 @@ bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size
 	(void)kill(f->keeper, SIGTERM);
 	f->reader = f->keeper; /* who is to start the next one */
 	return false;
+}
+
+bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+{
+	return touch(f, pid, range, n, false);
+}
+
+bool lg_far_write(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+{
+	return touch(f, pid, range, n, true);
 }
 
 void lg_far_lend(struct lg_far *f)

@@ -19,7 +19,8 @@
 
 struct lg_far;
 
-enum { LG_FAR_RANGES = 32, LG_FAR_BYTES = 72 << 10 }; /* of one read: ranges, bytes in all */
+/* Of one read or write: ranges, bytes in all. */
+enum { LG_FAR_RANGES = 32, LG_FAR_BYTES = 72 << 10, LG_FAR_WRITE = 1 << 10 };
 
 struct lg_far_range {
 	uint64_t at;
@@ -37,6 +38,8 @@ void lg_far_free(struct lg_far *f); /* NULL is fine */
 void lg_far_lend(struct lg_far *f);
 /* False, and nothing is read: pid gives no memory, or so many gave none that nobody is asked any more. */
 bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n);
+/* What range[i].to holds is written there instead, LG_FAR_WRITE bytes in all at most; got: how many were. */
+bool lg_far_write(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n);
 /* Reads so far that got no answer. */
 unsigned lg_far_withheld(const struct lg_far *f);
 

@@ -233,10 +233,13 @@ static bool is_whole(int dir)
 	return whole;
 }
 
-/* Under another name first: whoever finds NAME finds all of it. */
-static int unpack_kept(int base, const char *name, struct lg_error *err)
+/* One line, which leaves no name behind: it runs as a part of the program's own main module. */
+#define ATTACH_FORM "__import__('sys').path.insert(0, '%s'); __import__('laggard._attach')._attach.start('%s')\n"
+
+/* Under another name first: whoever finds NAME finds all of it. where: its path, in the end. */
+static int unpack_kept(int base, const char *name, const char *where, struct lg_error *err)
 {
-	char fresh[48];
+	char fresh[48], attach[2 * PATH_MAX + sizeof ATTACH_FORM];
 	uint64_t random;
 	int fd, rc;
 
@@ -252,6 +255,8 @@ static int unpack_kept(int base, const char *name, struct lg_error *err)
 	rc = make_dir(fd, "laggard", 0755, err);
 	for (size_t i = 0; !rc && i < lg_hook_n_files; i++)
 		rc = write_file(fd, lg_hook_files[i].path, lg_hook_files[i].data, lg_hook_files[i].size, err);
+	snprintf(attach, sizeof attach, ATTACH_FORM, where, where);
+	rc = rc ?: write_file(fd, LG_HOOK_ATTACH, attach, strlen(attach), err);
 	close(fd);
 	if (!rc && renameat(base, fresh, base, name) && errno != EEXIST && errno != ENOTEMPTY)
 		rc = lg_fail_errno(err, errno, "cannot write the Python hook");
@@ -262,7 +267,7 @@ static int unpack_kept(int base, const char *name, struct lg_error *err)
 int lg_hook_keep(char *ret, size_t size, const char *dir, char **env, struct lg_error *err)
 {
 	char path[PATH_MAX], name[32];
-	uint64_t hash = XXH3_64bits(LG_VERSION, sizeof LG_VERSION);
+	uint64_t hash = XXH3_64bits(LG_VERSION ATTACH_FORM, sizeof LG_VERSION ATTACH_FORM);
 	int base, fd, rc = kept_base(path, dir, env, err);
 
 	if (rc)
@@ -276,7 +281,7 @@ int lg_hook_keep(char *ret, size_t size, const char *dir, char **env, struct lg_
 	if (base < 0)
 		return lg_fail_errno(err, errno, "%.200s", path);
 	if (faccessat(base, name, F_OK, AT_SYMLINK_NOFOLLOW))
-		rc = unpack_kept(base, name, err);
+		rc = unpack_kept(base, name, ret, err);
 	fd = rc ? -1 : openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (!rc && (fd < 0 || !is_whole(fd)))
 		rc = lg_fail(err, LG_E_IO, LG_NO_OFFSET, "%.300s is not whole: remove it, and ask again", ret);

@@ -30,6 +30,8 @@ const char *lg_hook_current_dir(void);
  * PYTHONPATH. Refused (LG_E_PERM) where somebody else may write to a folder on the way to it, also to a
  * sticky one: what a cleaner removes there anyone can make anew, and environments would still lead to it.
  */
+/* In such a folder: what a Python that runs already is given to run (python_attach.h). */
+#define LG_HOOK_ATTACH "attach.py"
 int lg_hook_keep(char *ret, size_t size, const char *dir, char **env, struct lg_error *err) LG_MUST_CHECK;
 
 #endif /* LG_RECORD_HOOK_INJECT_H */

@@ -595,6 +595,16 @@ bool lg_lives_is_job(const struct lg_lives *l, int32_t pid)
 	return p && p->job;
 }
 
+bool lg_lives_will_mark(struct lg_lives *l, int32_t pid, uint32_t uid)
+{
+	struct life *p = find(l, pid);
+
+	if (!p || !p->job || p->marks)
+		return false;
+	p->marks = uid + 1;
+	return true;
+}
+
 void lg_lives_rank(struct lg_lives *l, int32_t pid, int32_t rank, int32_t world, int32_t local)
 {
 	struct life *p = find(l, pid);

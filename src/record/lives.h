@@ -31,6 +31,9 @@ bool lg_lives_fork(struct lg_lives *l, int64_t ts, int32_t ppid, int32_t pid, in
 bool lg_lives_exec(struct lg_lives *l, int64_t ts, int32_t pid, const char *comm);
 bool lg_lives_exit(struct lg_lives *l, int64_t ts, int32_t pid, int32_t tid);
 bool lg_lives_is_job(const struct lg_lives *l, int32_t pid);
+/* A process of the job that marks nowhere, as far as is known, will in the kept folder of uid. False: it is
+ * none. */
+bool lg_lives_will_mark(struct lg_lives *l, int32_t pid, uint32_t uid);
 /* A source knows the rank better than the environment (torch.distributed.get_rank()). */
 void lg_lives_rank(struct lg_lives *l, int32_t pid, int32_t rank, int32_t world, int32_t local);
 /* Read what is waiting to be read, within the rate. */

@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/order.h"
 #include "record/far_memory.h"
+#include "record/python_attach.h"
 #include "record/python_layout.h"
 #include "record/session.h"
 #include "symbols/python_code.h"
@@ -354,6 +355,12 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		q.eval = (struct lg_python_range){ base + e->at[LG_EXPORT_EVAL],
 						   base + e->at[LG_EXPORT_EVAL] + e->size[LG_EXPORT_EVAL] };
 	return put_process(p, &q);
+}
+
+int lg_pythons_attach(struct lg_pythons *p, int32_t pid, uint64_t base, const struct lg_say_exports *e,
+		      const char *script, struct lg_error *err)
+{
+	return lg_python_attach(p->far, pid, base + e->at[LG_EXPORT_RUNTIME], script, err);
 }
 
 void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t pid)

@@ -38,6 +38,9 @@ void lg_pythons_free(struct lg_pythons *p);
  */
 bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_t base,
 		    const struct lg_say_exports *exports, uid_t owner);
+/* Have it run a file (python_attach.h), where it is and what it exports as above. */
+int lg_pythons_attach(struct lg_pythons *p, int32_t pid, uint64_t base, const struct lg_say_exports *exports,
+		      const char *script, struct lg_error *err) LG_MUST_CHECK;
 void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t pid);
 /* Told late, pid may have been added since as what it runs now: then it stays. */
 void lg_pythons_exec(struct lg_pythons *p, int64_t ts, int32_t pid);

@@ -81,6 +81,11 @@ bool lg_session_is_job(const struct lg_session *s, int32_t pid)
 	return lg_lives_is_job(s->lives, pid);
 }
 
+bool lg_session_will_mark(struct lg_session *s, int32_t pid, uint32_t uid)
+{
+	return lg_lives_will_mark(s->lives, pid, uid);
+}
+
 void lg_session_rank(struct lg_session *s, int32_t pid, int32_t rank, int32_t world, int32_t local)
 {
 	lg_lives_rank(s->lives, pid, rank, world, local);

@@ -56,6 +56,7 @@ struct lg_record_options {
 	bool redact;          /* what tells of its owner goes from what is written (store/redact.h) */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
 	bool memory;          /* sample page faults; the hook tells of the allocator and writes snapshots */
+	const char *attach;   /* LG_HOOK_ATTACH, for Pythons of the job that run already; NULL = nothing */
 	bool no_python;       /* read no frames of Python's interpreters */
 	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */
@@ -121,6 +122,7 @@ void lg_session_filled(struct lg_session *s, uint64_t found, uint64_t room);
 void lg_session_holds_back(struct lg_session *s);
 /* A process of the job was found (rank, worker, launcher): sources may track it closely. */
 bool lg_session_is_job(const struct lg_session *s, int32_t pid);
+bool lg_session_will_mark(struct lg_session *s, int32_t pid, uint32_t uid); /* lives.h */
 pid_t lg_session_self(const struct lg_session *s);
 
 /* The tier in force, never AUTO: lg_source_perf opens own processes only when it is OWN. */

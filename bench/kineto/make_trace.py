@@ -20,14 +20,19 @@ def text_of(path):
         return f.read()
 
 
+def events_of(text):
+    """(start, end) of the events within the text: from behind the bracket to behind the last one."""
+    head = re.search(r'"traceEvents"\s*:\s*\[', text)
+    start = head.end() if head else text.index("[") + 1
+    _, end = json.JSONDecoder(strict=False).raw_decode(text, start - 1)
+    return start, text.rindex("}", start, end) + 1
+
+
 def main():
     source, out = sys.argv[1:3]
     want = int(float(sys.argv[3]) * 1e6) if len(sys.argv) > 3 else 300_000_000
     text = text_of(source)
-    head = re.search(r'"traceEvents"\s*:\s*\[', text)
-    start = head.end() if head else text.index("[") + 1
-    _, end = json.JSONDecoder(strict=False).raw_decode(text, start - 1)
-    close = text.rindex("}", start, end) + 1
+    start, close = events_of(text)
     events, tail = text[start:close], text[close:]
     stamp = re.compile(r'("ts"\s*:\s*"?)(\d+)')
     times = [int(m.group(2)) for m in stamp.finditer(events)]

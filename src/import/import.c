@@ -547,11 +547,12 @@ static bool is_other_run(const struct placed *at, const struct lg_trace *ref, co
 	       is_timed(t, true);
 }
 
-/* Add one input to b, in its place on the clock of ref, or leave it out. */
-static int add_input(struct lg_builder *b, const struct lg_trace *ref, const char *to,
-		     const struct placed *at, const struct lg_trace *t, struct lg_import_info *info,
+/* Add one input to b, in its place on the clock of ref, or leave it out. *take_t: NULL where g has it now. */
+static int add_input(struct lg_merger *g, struct lg_builder *b, const struct lg_trace *ref, const char *to,
+		     const struct placed *at, struct lg_trace **take_t, struct lg_import_info *info,
 		     struct lg_error *err)
 {
+	struct lg_trace *t = *take_t;
 	struct lg_join j = at->join;
 	char file[128], key[160];
 	int rc;
@@ -567,7 +568,8 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const cha
 				info->left_out);
 		return 0;
 	}
-	rc = lg_merge_named(b, t, j.offset, info->path, err);
+	*take_t = NULL;
+	rc = lg_merge_add(g, b, t, j.offset, info->path, err);
 	if (rc || ref == t)
 		return rc;
 	info->join_how = j.how;
@@ -678,6 +680,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
 	struct placed *placed = lg_calloc(n, sizeof *placed);
 	struct lg_builder *b = NULL;
+	struct lg_merger merger = { 0 };
 	const char *to = NULL;
 	size_t n_read = 0, n_empty = 0, at = 0;
 	int rc = lg_builder_new(&b, err);
@@ -720,13 +723,16 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 		if (is_copy(b, rows, i, at, paths, info))
 			describe(&info[i], t[i], 0);
 		else
-			rc = add_input(b, ref, to, &placed[i], t[i], &info[i], err);
+			rc = add_input(&merger, b, ref, to, &placed[i], &t[i], &info[i], err);
 		info[i].join_to = to;
-		if (t[i] != ref) {
+		if (t[i] && t[i] != ref) {
 			lg_trace_free(t[i]);
 			t[i] = NULL;
 		}
 	}
+	if (!rc)
+		rc = lg_merge_finish(&merger, b, err);
+	lg_merger_done(&merger);
 	for (size_t i = 0; t && i < n; i++)
 		lg_trace_free(t[i]);
 	lg_free(t);

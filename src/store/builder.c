@@ -889,6 +889,20 @@ int lg_builder_put_columns(struct lg_builder *b, const struct lg_table_desc *d, 
 	return 0;
 }
 
+int lg_builder_take_columns(struct lg_builder *b, const struct lg_table_desc *d, size_t n, void *const *cols)
+{
+	struct lg_tab *tab = lg_trace_table(b->t, d);
+
+	if (b->failed || tab->n || d->is_dict)
+		return b->failed ? b->failed : LG_E_USAGE;
+	for (size_t c = 0; c < d->n_cols; c++) {
+		lg_free(tab->col[c]);
+		tab->col[c] = cols[c];
+	}
+	tab->n = tab->cap = n;
+	return 0;
+}
+
 int lg_builder_seal(struct lg_builder *b, struct lg_trace **ret, struct lg_error *err)
 {
 	int rc = b->failed;

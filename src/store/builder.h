@@ -120,6 +120,10 @@ size_t lg_builder_pending(const struct lg_builder *b);
 /* Sort, validate, give the trace away; the builder is freed whatever happens. */
 int lg_builder_seal(struct lg_builder *b, struct lg_trace **ret, struct lg_error *err) LG_MUST_CHECK;
 
+/* For merge_rows.c: a time table that is empty gets these columns of n rows, allocated each, for its own. Not
+ * empty: LG_E_USAGE, and they stay the caller's. */
+int lg_builder_take_columns(struct lg_builder *b, const struct lg_table_desc *d, size_t n,
+			    void *const *cols) LG_MUST_CHECK;
 /* For lag_read.c: append n rows of raw columns (schema order, sizes per schema). For a
  * dictionary table ids[i] says which row it is: the table grows to hold it, later rows win. */
 int lg_builder_put_columns(struct lg_builder *b, const struct lg_table_desc *d, size_t n,

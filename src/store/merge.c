@@ -14,20 +14,18 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "store/merge_rows.h"
 
 enum { BATCH_ROWS = 65536 };
 
 struct merge {
 	struct lg_builder *b;
 	const struct lg_trace *src;
-	int64_t offset;
 	lg_str host;       /* of src, in b's pool; 0 = unknown */
 	int other_host;    /* b holds rows of another machine already */
-	uint64_t tag;      /* for kernel addresses of such a machine, see tag_of() */
 	const char *label; /* the source, for people; NULL = none */
 	int other_gpus;    /* its device tracks are not b's, see same_gpus() */
-	/* old id -> new id */
-	uint32_t *str, *prc, *thr, *frm, *stk, *trk;
+	struct lg_renumber to; /* to.tag: see tag_of() */
 	/* processes and threads that b had before: newest row by pid/tid, older ones by chain */
 	struct lg_map by_pid, by_tid;
 	uint32_t *older_prc, *older_thr;
@@ -93,14 +91,6 @@ int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_
 	if (same)
 		return 0;
 	return LG_E_NOTFOUND;
-}
-
-static int64_t shift(const struct merge *m, int64_t ts)
-{
-	/* The ends of the scale mean "before the trace", "alive", "always": they stay. */
-	if (ts == INT64_MIN || ts == INT64_MAX)
-		return ts;
-	return (int64_t)((uint64_t)ts + (uint64_t)m->offset);
 }
 
 /*
@@ -234,8 +224,9 @@ static int find_other_gpus(struct merge *m)
 					t->track.index[over] == s->track.index[up] &&
 					!strcmp(lg_string(t, t->track.name[over]), gpu) &&
 					!strcmp(lg_string(t, t->track.name[k]), name) &&
-					overlap(et[k].first, et[k].last, shift(m, es[i].first),
-						shift(m, es[i].last));
+					overlap(et[k].first, et[k].last,
+						lg_renumber_time(&m->to, es[i].first),
+						lg_renumber_time(&m->to, es[i].last));
 		}
 	}
 	lg_free(es);
@@ -266,16 +257,16 @@ static int prepare(struct merge *m)
 
 	m->other_host = *first && strcmp(first, host) && !same_boot;
 	m->host = lg_intern(m->b, same_boot && *first ? first : host);
-	m->tag = tag_of(m);
+	m->to.tag = tag_of(m);
 	m->n_prc = t->process.n;
 	m->n_thr = t->thread.n;
-	m->str = lg_calloc(s->n_str, sizeof *m->str);
-	m->prc = lg_calloc(s->process.n, sizeof *m->prc);
-	m->thr = lg_calloc(s->thread.n, sizeof *m->thr);
-	m->frm = lg_calloc(s->frame.n, sizeof *m->frm);
-	m->stk = lg_calloc(s->stack.n, sizeof *m->stk);
-	m->trk = lg_calloc(s->track.n, sizeof *m->trk);
-	if (!m->str || !m->prc || !m->thr || !m->frm || !m->stk || !m->trk ||
+	m->to.str = lg_calloc(s->n_str, sizeof *m->to.str);
+	m->to.prc = lg_calloc(s->process.n, sizeof *m->to.prc);
+	m->to.thr = lg_calloc(s->thread.n, sizeof *m->to.thr);
+	m->to.frm = lg_calloc(s->frame.n, sizeof *m->to.frm);
+	m->to.stk = lg_calloc(s->stack.n, sizeof *m->to.stk);
+	m->to.trk = lg_calloc(s->track.n, sizeof *m->to.trk);
+	if (!m->to.str || !m->to.prc || !m->to.thr || !m->to.frm || !m->to.stk || !m->to.trk ||
 	    chain(&m->by_pid, &m->older_prc, t->process.pid, m->n_prc, s->process.pid, s->process.n) ||
 	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr, s->thread.tid, s->thread.n) ||
 	    (m->label && !m->other_host && find_other_gpus(m)))
@@ -285,12 +276,6 @@ static int prepare(struct merge *m)
 
 static void done(struct merge *m)
 {
-	lg_free(m->str);
-	lg_free(m->prc);
-	lg_free(m->thr);
-	lg_free(m->frm);
-	lg_free(m->stk);
-	lg_free(m->trk);
 	lg_free(m->older_prc);
 	lg_free(m->older_thr);
 	lg_map_done(&m->by_pid);
@@ -378,15 +363,15 @@ static void merge_processes(struct merge *m)
 #define C(type, name, unit, doc) r.name = s->name[i];
 		LG_COLS_process(C)
 #undef C
-		r.start = shift(m, r.start);
-		r.end = shift(m, r.end);
-		r.mm ^= r.mm ? m->tag : 0;
-		r.comm = m->str[r.comm];
-		r.cmdline = m->str[r.cmdline];
-		r.container = m->str[r.container];
+		r.start = lg_renumber_time(&m->to, r.start);
+		r.end = lg_renumber_time(&m->to, r.end);
+		r.mm ^= r.mm ? m->to.tag : 0;
+		r.comm = m->to.str[r.comm];
+		r.cmdline = m->to.str[r.cmdline];
+		r.container = m->to.str[r.container];
 		/* The log of a job names several machines; a container's name stands for its machine. */
 		named = r.host && strcmp(lg_string(m->src, r.host), host);
-		r.host = r.host && (named || !m->host) ? m->str[r.host] : m->host;
+		r.host = r.host && (named || !m->host) ? m->to.str[r.host] : m->host;
 		p = r.pid >= 0 ? lg_map_get(&m->by_pid, (uint32_t)r.pid) : 0;
 		for (; p; p = m->older_prc[p]) {
 			old = lg_process_read(m->b, p);
@@ -401,7 +386,7 @@ static void merge_processes(struct merge *m)
 		} else {
 			p = lg_process_add(m->b, &r);
 		}
-		m->prc[i] = p;
+		m->to.prc[i] = p;
 	}
 }
 
@@ -417,10 +402,10 @@ static void merge_threads(struct merge *m)
 #define C(type, name, unit, doc) r.name = s->name[i];
 		LG_COLS_thread(C)
 #undef C
-		r.start = shift(m, r.start);
-		r.end = shift(m, r.end);
-		r.comm = m->str[r.comm];
-		r.prc = m->prc[r.prc];
+		r.start = lg_renumber_time(&m->to, r.start);
+		r.end = lg_renumber_time(&m->to, r.end);
+		r.comm = m->to.str[r.comm];
+		r.prc = m->to.prc[r.prc];
 		if (r.prc < m->n_prc && r.tid >= 0)
 			thr = lg_map_get(&m->by_tid, (uint32_t)r.tid);
 		for (; thr; thr = m->older_thr[thr]) {
@@ -447,7 +432,7 @@ static void merge_threads(struct merge *m)
 		} else {
 			thr = lg_thread_add(m->b, &r);
 		}
-		m->thr[i] = thr;
+		m->to.thr[i] = thr;
 	}
 }
 
@@ -474,66 +459,34 @@ static void merge_dictionaries(struct merge *m)
 	const struct lg_trace *s = m->src;
 
 	for (size_t i = 1; i < s->n_str; i++)
-		m->str[i] = lg_intern_n(m->b, lg_string(s, (lg_str)i),
+		m->to.str[i] = lg_intern_n(m->b, lg_string(s, (lg_str)i),
 					s->str_off[i + 1] - s->str_off[i] - 1);
 	merge_processes(m);
 	merge_threads(m);
 	for (size_t i = 1; i < s->frame.n; i++)
-		m->frm[i] = lg_intern_frame(
+		m->to.frm[i] = lg_intern_frame(
 			m->b, &(struct lg_frame_row){ .pc = s->frame.pc[i],
-						      .dso = m->str[s->frame.dso[i]],
-						      .name = m->str[s->frame.name[i]],
-						      .file = m->str[s->frame.file[i]],
+						      .dso = m->to.str[s->frame.dso[i]],
+						      .name = m->to.str[s->frame.name[i]],
+						      .file = m->to.str[s->frame.file[i]],
 						      .line = s->frame.line[i],
 						      .kind = s->frame.kind[i],
-						      .build_id = m->str[s->frame.build_id[i]] });
+						      .build_id = m->to.str[s->frame.build_id[i]] });
 	/* A parent is an older row than its child (seal.c), so it is mapped already. */
 	for (size_t i = 1; i < s->stack.n; i++)
-		m->stk[i] = lg_intern_stack(m->b, m->stk[s->stack.parent[i]],
-					    m->frm[s->stack.frame[i]]);
+		m->to.stk[i] = lg_intern_stack(m->b, m->to.stk[s->stack.parent[i]],
+					    m->to.frm[s->stack.frame[i]]);
 	for (size_t i = 1; i < s->track.n; i++) {
 		struct lg_track_row r = { .kind = s->track.kind[i],
-					  .unit = m->str[s->track.unit[i]],
-					  .prc = m->prc[s->track.prc[i]],
-					  .thr = m->thr[s->track.thr[i]],
-					  .parent = m->trk[s->track.parent[i]],
+					  .unit = m->to.str[s->track.unit[i]],
+					  .prc = m->to.prc[s->track.prc[i]],
+					  .thr = m->to.thr[s->track.thr[i]],
+					  .parent = m->to.trk[s->track.parent[i]],
 					  .index = s->track.index[i] };
 
-		r.name = track_name(m, &r, m->str[s->track.name[i]]);
-		m->trk[i] = lg_track_get(m->b, &r);
+		r.name = track_name(m, &r, m->to.str[s->track.name[i]]);
+		m->to.trk[i] = lg_track_get(m->b, &r);
 	}
-}
-
-static const uint32_t *map_of(const struct merge *m, uint8_t type)
-{
-	switch (type) {
-	case LG_COL_STR:
-		return m->str;
-	case LG_COL_STK:
-		return m->stk;
-	case LG_COL_FRM:
-		return m->frm;
-	case LG_COL_THR:
-		return m->thr;
-	case LG_COL_PRC:
-		return m->prc;
-	case LG_COL_TRK:
-		return m->trk;
-	default:
-		return NULL;
-	}
-}
-
-/* Columns that hold a time on the trace's clock: ts, and ts_to of flow. */
-static int is_time(const struct lg_col_desc *c)
-{
-	return c->type == LG_COL_I64 && (!strcmp(c->name, "ts") || !strcmp(c->name, "ts_to"));
-}
-
-/* Columns that hold a kernel address. */
-static int is_object(const struct lg_col_desc *c)
-{
-	return c->type == LG_COL_U64 && !strcmp(c->name, "object");
 }
 
 /* One batch of a time table: columns that change are rewritten into mem, others are borrowed. */
@@ -544,7 +497,7 @@ static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t fir
 
 	for (size_t c = 0; c < d->n_cols; c++) {
 		const char *at = (const char *)tab->col[c] + first * d->cols[c].size;
-		const uint32_t *map = map_of(m, d->cols[c].type), *id = (const void *)at;
+		const uint32_t *map = lg_renumber_ids(&m->to, d->cols[c].type), *id = (const void *)at;
 		const int64_t *ts = (const void *)at;
 		uint32_t *id_to = (uint32_t *)(mem + c * m->batch);
 		int64_t *ts_to = (int64_t *)(mem + c * m->batch);
@@ -556,13 +509,13 @@ static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t fir
 			for (size_t i = 0; i < n; i++)
 				id_to[i] = map[id[i]];
 			cols[c] = id_to;
-		} else if (m->offset && is_time(&d->cols[c])) {
+		} else if (m->to.offset && lg_is_time(&d->cols[c])) {
 			for (size_t i = 0; i < n; i++)
-				ts_to[i] = shift(m, ts[i]);
+				ts_to[i] = lg_renumber_time(&m->to, ts[i]);
 			cols[c] = ts_to;
-		} else if (m->tag && is_object(&d->cols[c])) {
+		} else if (m->to.tag && lg_is_object(&d->cols[c])) {
 			for (size_t i = 0; i < n; i++)
-				u_to[i] = u[i] ? u[i] ^ m->tag : 0;
+				u_to[i] = u[i] ? u[i] ^ m->to.tag : 0;
 			cols[c] = u_to;
 		}
 	}
@@ -578,10 +531,10 @@ static int merge_meta(struct merge *m)
 	size_t had = t->meta.n;
 
 	for (size_t i = 0; i < s->n; i++) {
-		struct lg_meta_row r = { .ts = shift(m, s->ts[i]),
-					 .prc = m->prc[s->prc[i]],
-					 .key = m->str[s->key[i]],
-					 .value = m->str[s->value[i]] };
+		struct lg_meta_row r = { .ts = lg_renumber_time(&m->to, s->ts[i]),
+					 .prc = m->to.prc[s->prc[i]],
+					 .key = m->to.str[s->key[i]],
+					 .value = m->to.str[s->value[i]] };
 		size_t k = 0;
 
 		if (!r.prc && m->other_host && m->host) {
@@ -622,7 +575,7 @@ static int merge_times(struct merge *m)
 	for (size_t i = 0; i < n_tab && !rc; i++) {
 		size_t n = lg_trace_table_const(m->src, &d[i])->n;
 
-		if (d[i].is_dict || d[i].id == LG_TABLE_meta)
+		if (d[i].is_dict || d[i].id == LG_TABLE_meta || lg_is_large(d[i].id))
 			continue;
 		for (size_t first = 0; first < n && !rc; first += m->batch)
 			rc = merge_rows(m, &d[i], first, n - first < m->batch ? n - first : m->batch, mem,
@@ -631,23 +584,47 @@ static int merge_times(struct merge *m)
 	return rc ? rc : merge_meta(m);
 }
 
-int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset, struct lg_error *err)
+static int merge(struct merge *m)
 {
-	return lg_merge_named(b, src, offset, NULL, err);
-}
-
-int lg_merge_named(struct lg_builder *b, const struct lg_trace *src, int64_t offset, const char *label,
-		   struct lg_error *err)
-{
-	struct merge m = { .b = b, .src = src, .offset = offset, .label = label };
-	int rc = prepare(&m);
+	int rc = prepare(m);
 
 	if (!rc) {
-		merge_dictionaries(&m);
-		rc = lg_builder_failed(b);
+		merge_dictionaries(m);
+		rc = lg_builder_failed(m->b);
 	}
-	if (!rc)
-		rc = merge_times(&m);
+	return rc ? rc : merge_times(m);
+}
+
+int lg_merge_add(struct lg_merger *g, struct lg_builder *b, struct lg_trace *src, int64_t offset,
+		 const char *label, struct lg_error *err)
+{
+	struct merge m = { .b = b, .src = src, .to.offset = offset, .label = label };
+	int rc = lg_grow(&g->from, &g->cap, g->n + 1, sizeof *g->from);
+
+	rc = rc ? rc : merge(&m);
 	done(&m);
+	if (rc) {
+		lg_renumber_done(&m.to);
+		lg_trace_free(src);
+		return nomem(err);
+	}
+	g->from[g->n++] = (struct lg_merge_from){ src, m.to };
+	return 0;
+}
+
+int lg_merge_finish(struct lg_merger *g, struct lg_builder *b, struct lg_error *err)
+{
+	int rc = g->n ? lg_merge_rows(b, g->from, g->n) : 0;
+
 	return rc ? nomem(err) : 0;
+}
+
+void lg_merger_done(struct lg_merger *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		lg_renumber_done(&g->from[i].to);
+		lg_trace_free(g->from[i].t);
+	}
+	lg_free(g->from);
+	*g = (struct lg_merger){ 0 };
 }

@@ -16,13 +16,24 @@
  * (*ret_offset is 0 then); *ret_error is the bound of the error in ns. */
 int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_t *ret_offset,
 		    int64_t *ret_error) LG_MUST_CHECK;
-/* Copy all rows of sealed src into b, ids remapped, times shifted by offset. */
-int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset,
-	     struct lg_error *err) LG_MUST_CHECK;
-/* The same for a source that people know as label: devices that are not those of b although they are
- * numbered alike (tables of nvidia-smi of two machines) get it in their tracks' names. */
-int lg_merge_named(struct lg_builder *b, const struct lg_trace *src, int64_t offset, const char *label,
-		   struct lg_error *err) LG_MUST_CHECK;
+
+/*
+ * Sources are copied into b, ids remapped, times shifted. The rows of their large tables, each of which is in
+ * order, are put in order when all are known; behind one another they would have to be sorted, and be there
+ * twice.
+ */
+struct lg_merger {
+	struct lg_merge_from *from;
+	size_t n, cap;
+};
+/* src, which is sealed, is the merger's from now on, also after a failure. label: what people call it;
+ * devices that are not those of b although they are numbered alike (tables of nvidia-smi of two machines) get
+ * it in their tracks' names. */
+int lg_merge_add(struct lg_merger *g, struct lg_builder *b, struct lg_trace *src, int64_t offset,
+		 const char *label, struct lg_error *err) LG_MUST_CHECK;
+/* Once, behind the last one. */
+int lg_merge_finish(struct lg_merger *g, struct lg_builder *b, struct lg_error *err) LG_MUST_CHECK;
+void lg_merger_done(struct lg_merger *g);
 /* Value of a meta row (prc 0) by key; "" when absent. Borrowed from t. */
 const char *lg_meta_get(const struct lg_trace *t, const char *key);
 

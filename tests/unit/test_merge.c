@@ -76,31 +76,40 @@ static struct lg_trace *machine(const char *host, const char *boot, int32_t pid,
 	return seal(b);
 }
 
-static struct lg_trace *merged(struct lg_trace *a, struct lg_trace *c)
+/* Takes the sources over. */
+static struct lg_trace *merge(struct lg_trace *const *t, const int64_t *offset, size_t n)
 {
 	struct lg_builder *b = fresh();
-	int64_t offset, error;
+	struct lg_merger g = { 0 };
 
-	(void)!lg_merge_offset(a, c, &offset, &error);
-	assert_int_equal(lg_merge(b, a, 0, NULL), 0);
-	assert_int_equal(lg_merge(b, c, offset, NULL), 0);
-	lg_trace_free(a);
-	lg_trace_free(c);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(lg_merge_add(&g, b, t[i], offset[i], NULL, NULL), 0);
+	assert_int_equal(lg_merge_finish(&g, b, NULL), 0);
+	lg_merger_done(&g);
 	return seal(b);
+}
+
+static struct lg_trace *merged(struct lg_trace *a, struct lg_trace *c)
+{
+	struct lg_trace *t[2] = { a, c };
+	int64_t offset[2] = { 0 }, error;
+
+	(void)!lg_merge_offset(a, c, &offset[1], &error);
+	return merge(t, offset, 2);
 }
 
 /* Merged alone, a trace is itself (its strings and frames may be numbered anew). */
 static void test_identity(void **state)
 {
-	struct lg_builder *b = fresh();
-	struct lg_trace *t, *u;
+	struct lg_builder *b = fresh(), *again = fresh();
+	struct lg_trace *t, *u, *same;
 
 	(void)state;
 	random_trace(b, 3000, 4);
 	t = seal(b);
-	b = fresh();
-	assert_int_equal(lg_merge(b, t, 0, NULL), 0);
-	u = seal(b);
+	random_trace(again, 3000, 4);
+	same = seal(again);
+	u = merge(&same, &(int64_t){ 0 }, 1);
 	/* random_trace leaves process.host empty; the merge fills it from meta. */
 	for (size_t i = 1; i < u->process.n; i++) {
 		assert_string_equal(lg_string(u, u->process.host[i]), "h1");
@@ -119,6 +128,61 @@ static void test_identity(void **state)
 	for (size_t i = 0; i < t->state.n; i++)
 		assert_int_equal(t->state.object[i], u->state.object[i]);
 	lg_trace_free(t);
+	lg_trace_free(u);
+}
+
+enum { SOURCES = 4 };
+static const size_t n_rows[SOURCES] = { 90000, 0, 7, 140000 };
+static const int64_t offsets[SOURCES] = { 0, 5, -40, 1000 };
+
+/* Row i of source s begins at i / 3, so that three have one time, and says by its length what it is. */
+static struct lg_trace *source(size_t s)
+{
+	struct lg_builder *b = fresh();
+	lg_thr thr = lg_thread_get(b, (int32_t)(100 + s), (int32_t)(100 + s));
+	char name[2] = { (char)('a' + s), 0 };
+
+	for (size_t i = 0; i < n_rows[s]; i++)
+		lg_add_span(b, &(struct lg_span_row){ .ts = (int64_t)(i / 3), .thr = thr,
+						      .dur = (int64_t)(s * 1000000 + i),
+						      .kind = (uint8_t)(i % 5),
+						      .name = lg_intern(b, i % 2 ? "odd" : name) });
+	if (n_rows[s])
+		lg_add_flow(b, &(struct lg_flow_row){ .ts = 4, .ts_to = 9, .thr = thr, .thr_to = thr });
+	return seal(b);
+}
+
+/* By time, of equal times by source, then as in the source; more rows than one thread has for itself. */
+static void test_order(void **state)
+{
+	struct lg_trace *t[SOURCES], *u;
+	size_t at[SOURCES] = { 0 }, flows = 0;
+
+	(void)state;
+	for (size_t s = 0; s < SOURCES; s++)
+		t[s] = source(s);
+	u = merge(t, offsets, SOURCES);
+	assert_int_equal(u->span.n, n_rows[0] + n_rows[1] + n_rows[2] + n_rows[3]);
+	for (size_t i = 0; i < u->span.n; i++) {
+		size_t s = (size_t)u->span.dur[i] / 1000000, k = (size_t)u->span.dur[i] % 1000000;
+		char name[2] = { (char)('a' + s), 0 };
+
+		assert_int_equal(k, at[s]++);
+		assert_int_equal(u->span.ts[i], (int64_t)(k / 3) + offsets[s]);
+		assert_int_equal(u->span.kind[i], k % 5);
+		assert_int_equal(u->thread.tid[u->span.thr[i]], 100 + s);
+		assert_string_equal(lg_span_name(u, i), k % 2 ? "odd" : name);
+		assert_int_equal(u->span.bytes[i], 0);
+		if (i && u->span.ts[i] == u->span.ts[i - 1])
+			assert_true((size_t)u->span.dur[i - 1] / 1000000 <= s);
+		else if (i)
+			assert_true(u->span.ts[i] > u->span.ts[i - 1]);
+	}
+	for (size_t i = 0; i < u->flow.n; i++) {
+		assert_int_equal(u->flow.ts_to[i] - u->flow.ts[i], 5);
+		flows += u->flow.thr[i] == u->flow.thr_to[i];
+	}
+	assert_int_equal(flows, 3);
 	lg_trace_free(u);
 }
 
@@ -196,8 +260,8 @@ static void test_unknown_hosts(void **state)
 /* A reused pid is two lives; the row of a second recorder belongs to the one it overlaps. */
 static void test_lives(void **state)
 {
-	struct lg_builder *a = fresh(), *c = fresh(), *b = fresh();
-	struct lg_trace *t, *u, *w;
+	struct lg_builder *a = fresh(), *c = fresh();
+	struct lg_trace *w;
 	lg_thr thr;
 
 	(void)state;
@@ -211,15 +275,9 @@ static void test_lives(void **state)
 	lg_meta_set(c, 0, "host.name", "h");
 	thr = lg_thread_start(c, 1, 7, 7, 300); /* the second life, in the second file too */
 	lg_add_mark(c, &(struct lg_mark_row){ .ts = 350, .thr = thr });
-	t = seal(a);
-	u = seal(c);
-	assert_int_equal(lg_merge(b, t, 0, NULL), 0);
-	assert_int_equal(lg_merge(b, u, 0, NULL), 0);
-	w = seal(b);
+	w = merge((struct lg_trace *[]){ seal(a), seal(c) }, (int64_t[]){ 0, 0 }, 2);
 	assert_int_equal(w->process.n, 3);
 	assert_int_equal(w->thread.start[w->mark.thr[0]], 300);
-	lg_trace_free(t);
-	lg_trace_free(u);
 	lg_trace_free(w);
 }
 
@@ -376,6 +434,7 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_identity),      cmocka_unit_test(test_two_hosts),
 		cmocka_unit_test(test_one_host),      cmocka_unit_test(test_unknown_hosts),
 		cmocka_unit_test(test_lives),	      cmocka_unit_test(test_import),

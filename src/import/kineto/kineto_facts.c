@@ -234,7 +234,7 @@ void kin_facts_add(struct kineto *k, lg_prc prc)
 								 .text = k->facts[i].value });
 		else
 			lg_add_meta(k->b, &(struct lg_meta_row){ .ts = INT64_MIN,
-								 /* of the machine: lg_merge() looks there */
+								 /* of the machine: merge.c looks there */
 								 .prc = strcmp(name, "host.name") ? prc
 												  : 0,
 								 .key = key,

@@ -41,6 +41,7 @@ struct half {
 	const struct keys *k;
 	size_t from, to;
 	uint32_t *at, *row;
+	struct lg_span_at *span_at; /* NULL: not of spans */
 };
 
 static void count(void *arg)
@@ -67,6 +68,20 @@ static void fill(void *arg)
 	}
 }
 
+static void fill_spans(void *arg)
+{
+	struct half *h = arg;
+	const struct lg_span_tab *s = &h->k->x->t->span;
+
+	for (size_t i = h->from; i < h->to; i++) {
+		uint32_t p = h->at[s->thr[i]]++;
+
+		h->row[p] = (uint32_t)i;
+		h->span_at[p] = (struct lg_span_at){ s->ts[i], s->dur[i], s->name[i], s->kind[i],
+						     s->stage[i] };
+	}
+}
+
 static void both(struct half half[2], void (*work)(void *arg))
 {
 	enum { WORTH_A_THREAD = 1 << 17 };
@@ -77,7 +92,9 @@ static void both(struct half half[2], void (*work)(void *arg))
 	lg_side_thread_wait(&beside);
 }
 
-static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)
+/* ret_span_at: where the rows are spans, by thread; else NULL. */
+static int lists_of(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row,
+		    struct lg_span_at **ret_span_at)
 {
 	uint32_t *off = lg_calloc(n_lists + 1, sizeof *off), *at = lg_calloc(n_lists + 1, 2 * sizeof *at);
 	struct half half[2] = { { .k = &k, .to = n_rows / 2, .at = at },
@@ -99,10 +116,19 @@ static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_of
 		off[n_lists] = sum;
 		*ret_row = half[0].row = half[1].row = lg_calloc(sum, sizeof **ret_row);
 	}
-	if (*ret_row)
+	if (*ret_row && ret_span_at)
+		*ret_span_at = half[0].span_at = half[1].span_at = lg_calloc(sum, sizeof **ret_span_at);
+	if (*ret_row && ret_span_at && *ret_span_at)
+		both(half, fill_spans);
+	else if (*ret_row && !ret_span_at)
 		both(half, fill);
 	lg_free(at);
-	return *ret_row ? 0 : LG_E_NOMEM;
+	return *ret_row && (!ret_span_at || *ret_span_at) ? 0 : LG_E_NOMEM;
+}
+
+static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)
+{
+	return lists_of(k, n_rows, n_lists, ret_off, ret_row, NULL);
 }
 
 int lg_index_lists(const uint32_t *ids, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)
@@ -134,26 +160,43 @@ static int number_hosts(struct lg_index *x)
 	return rc;
 }
 
+/* span_reach[k]: up to the end of block k of positions, of the list that goes on there. One for each position
+ * would be a tenth of all that a trace of spans needs. */
+enum { REACH = 16 };
+
+static int64_t end_at(const struct lg_index *x, uint32_t p)
+{
+	const struct lg_span_at *s = &x->span_at[p];
+
+	return s->dur < 0 ? INT64_MAX : s->ts + s->dur;
+}
+
 static int reach(struct lg_index *x)
 {
-	const struct lg_span_tab *s = &x->t->span;
-
-	x->span_reach = lg_calloc(x->span_off[x->n_thr], sizeof *x->span_reach);
+	x->span_reach = lg_calloc(x->span_off[x->n_thr] / REACH + 1, sizeof *x->span_reach);
 	if (!x->span_reach)
 		return LG_E_NOMEM;
 	for (size_t thr = 0; thr < x->n_thr; thr++) {
 		int64_t max = INT64_MIN;
 
 		for (uint32_t p = x->span_off[thr]; p < x->span_off[thr + 1]; p++) {
-			uint32_t row = x->span[p];
-			int64_t end = s->dur[row] < 0 ? INT64_MAX : s->ts[row] + s->dur[row];
+			int64_t end = end_at(x, p);
 
-			if (end > max)
-				max = end;
-			x->span_reach[p] = max;
+			max = end > max ? end : max;
+			x->span_reach[p / REACH] = max;
 		}
 	}
 	return 0;
+}
+
+int64_t lg_index_span_reach(const struct lg_index *x, uint32_t first, uint32_t p)
+{
+	uint32_t from = p - p % REACH;
+	int64_t max = from > first ? x->span_reach[from / REACH - 1] : INT64_MIN;
+
+	for (uint32_t k = from > first ? from : first; k <= p; k++)
+		max = end_at(x, k) > max ? end_at(x, k) : max;
+	return max;
 }
 
 /* The LG_THREAD_MAIN row, else the row whose tid is the pid; the newest wins (exec keeps both). */
@@ -205,7 +248,7 @@ int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_erro
 	if (t->state.n && lists(k, t->state.n, x->n_thr, &x->state_off, &x->state))
 		goto fail;
 	k.ids = t->span.thr;
-	if (t->span.n && lists(k, t->span.n, x->n_thr, &x->span_off, &x->span))
+	if (t->span.n && lists_of(k, t->span.n, x->n_thr, &x->span_off, &x->span, &x->span_at))
 		goto fail;
 	k.ids = t->sample.thr;
 	if (t->sample.n && lists(k, t->sample.n, x->n_thr, &x->sample_off, &x->sample))
@@ -242,6 +285,7 @@ void lg_index_free(struct lg_index *x)
 	lg_free(x->state);
 	lg_free(x->span_off);
 	lg_free(x->span);
+	lg_free(x->span_at);
 	lg_free(x->span_reach);
 	lg_free(x->sample_off);
 	lg_free(x->sample);
@@ -306,12 +350,12 @@ uint32_t lg_index_state_at(const struct lg_index *x, lg_thr thr, int64_t ts)
 
 uint32_t lg_index_span_from(const struct lg_index *x, lg_thr thr, int64_t ts)
 {
-	uint32_t lo = x->span_off[thr], hi = x->span_off[thr + 1];
+	uint32_t first = x->span_off[thr], lo = first, hi = x->span_off[thr + 1];
 
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (x->span_reach[mid] > ts)
+		if (lg_index_span_reach(x, first, mid) > ts)
 			hi = mid;
 		else
 			lo = mid + 1;

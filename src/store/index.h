@@ -21,13 +21,21 @@
 
 #define LG_NO_ROW UINT32_MAX
 
+/* What is asked of spans most. In the table the rows of many ranks lie between those of one. */
+struct lg_span_at {
+	int64_t ts, dur;
+	lg_str name;
+	uint8_t kind, stage;
+};
+
 struct lg_index {
 	const struct lg_trace *t;
 	size_t n_thr;                      /* = t->thread.n */
 	uint32_t *state_off, *state;       /* by thread; rows of a thread do not overlap, except
 					    * those of the idle thread, which runs on every CPU */
 	uint32_t *span_off, *span;         /* by thread; spans nest and overlap */
-	int64_t *span_reach;               /* at position p: latest end of the list up to p */
+	struct lg_span_at *span_at;        /* at position p: of row span[p] */
+	int64_t *span_reach;               /* for lg_index_span_reach() */
 	uint32_t *sample_off, *sample;     /* by thread */
 	uint32_t *main_of;                 /* by process: its main thread's row, 0 = not seen */
 	uint32_t *thread_off, *thread;     /* by process: its thread rows, in row order */
@@ -52,6 +60,10 @@ struct lg_index {
 	for (uint32_t row##_at = list##_off[of], row;                                                     \
 	     (cond) && row##_at < list##_off[(of) + 1] && (row = (list)[row##_at], true); row##_at++)
 
+/* How far ahead rows are fetched that a list names: those of one thread lie far from each other in the table,
+ * where the processor does not look by itself. */
+enum { LG_ROWS_AHEAD = 16 };
+
 int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_error *err) LG_MUST_CHECK;
 void lg_index_free(struct lg_index *x);
 
@@ -67,6 +79,8 @@ uint32_t lg_index_state_at(const struct lg_index *x, lg_thr thr, int64_t ts);
 uint32_t lg_index_state_from(const struct lg_index *x, lg_thr thr, int64_t ts);
 /* The same for spans: rows before it all end at or before ts (later ones may, too: check). */
 uint32_t lg_index_span_from(const struct lg_index *x, lg_thr thr, int64_t ts);
+/* The latest end of the spans of a list, which begins at position `first`, up to position p of it. */
+int64_t lg_index_span_reach(const struct lg_index *x, uint32_t first, uint32_t p);
 /* Position in x->sample of the first sample of thr at or after ts. */
 uint32_t lg_index_sample_from(const struct lg_index *x, lg_thr thr, int64_t ts);
 

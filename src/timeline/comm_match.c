@@ -63,7 +63,7 @@ static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uin
 				  .run = run,
 				  .work = j,
 				  .dur = w->end - w->ts,
-				  .before = lg_gpu_ordered_at(t, w) < lg_gpu_asked_from(r) };
+				  .before = lg_gpu_ordered_at(w) < lg_gpu_asked_from(r) };
 		const char *seq;
 		size_t len;
 

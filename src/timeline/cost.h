@@ -34,23 +34,29 @@ static inline struct lg_gpu_rows lg_gpu_rows(const struct lg_scene *sc, const st
 /* *ret: the next one. False: that was all. */
 static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
 {
-	const struct lg_span_tab *s = &w->sc->t->span;
-
 	while (w->at < w->end) {
-		*ret = w->sc->idx->span[w->at++];
-		if (s->ts[*ret] >= w->from && s->ts[*ret] < w->to && (!w->picked || w->picked[s->name[*ret]]))
+		const struct lg_span_at *s = &w->sc->idx->span_at[w->at++];
+
+		if (s->ts >= w->from && s->ts < w->to && (!w->picked || w->picked[s->name])) {
+			*ret = w->sc->idx->span[w->at - 1];
 			return true;
+		}
 	}
 	return false;
+}
+/* What is asked most of the one that it gave last. */
+static inline const struct lg_span_at *lg_gpu_this_row(const struct lg_gpu_rows *w)
+{
+	return &w->sc->idx->span_at[w->at - 1];
 }
 /* Those of thr whose name is on the list as stretches, the outermost whole; freed by the caller. */
 struct lg_ivs lg_gpu_spans(const struct lg_scene *sc, const struct lg_gpu_run *r, lg_thr thr,
 			       enum lg_name_list list) LG_MUST_CHECK;
 /* Did thr launch it within a? */
-static inline bool lg_gpu_called_within(const struct lg_trace *t, const struct lg_gpu_work *w, lg_thr thr,
+static inline bool lg_gpu_called_within(const struct lg_gpu_work *w, lg_thr thr,
 					const struct lg_ivs *a)
 {
-	return w->call != LG_NO_ROW && t->span.thr[w->call] == thr && lg_iv_within(a, t->span.ts[w->call]);
+	return w->call != LG_NO_ROW && w->caller == thr && lg_iv_within(a, w->called);
 }
 /* Add work i of r to s. */
 void lg_gpu_sum_in(const struct lg_scene *sc, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);

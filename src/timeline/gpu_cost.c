@@ -45,7 +45,7 @@ uint8_t *lg_span_pick(const struct lg_scene *sc, enum lg_name_list list)
 }
 
 /* What making work i infinitely fast would save: from when the next work was waiting for it. */
-static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
+static int64_t savable(const struct lg_gpu_run *r, size_t i)
 {
 	const struct lg_gpu_work *w = &r->work[i];
 	int64_t ready;
@@ -54,7 +54,7 @@ static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, siz
 		return 0;
 	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
 		return w->end - w->ts;
-	ready = t->span.ts[r->work[i + 1].call];
+	ready = r->work[i + 1].called;
 	if (ready <= w->ts)
 		return w->end - w->ts;
 	for (size_t h = 0; h < r->n_host; h++) {
@@ -69,7 +69,7 @@ static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, siz
 
 void lg_gpu_sum_in(const struct lg_scene *sc, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
 {
-	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(sc->t, r, i);
+	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(r, i);
 
 	s->ns += d;
 	s->savable += saved;
@@ -89,7 +89,7 @@ void lg_gpu_sum_within(const struct lg_scene *sc, const struct lg_gpu_run *r, lg
 		       const struct lg_ivs *a, struct lg_gpu_sums *s)
 {
 	for (size_t i = 0; a->n && i < r->n_work; i++)
-		if (lg_gpu_called_within(sc->t, &r->work[i], thr, a))
+		if (lg_gpu_called_within(&r->work[i], thr, a))
 			lg_gpu_sum_in(sc, r, i, s);
 }
 

@@ -48,30 +48,27 @@ static void classify_names(const struct lg_scene *sc, struct lg_gpu *g)
 	}
 }
 
-/* A Python call of the program, not of torch or the interpreter's own library. */
+/* Of a Python call: is it the program's, not of torch or the interpreter's own library? */
 static bool user_frame(const struct lg_trace *t, const struct lg_gpu *g, uint32_t row)
 {
 	lg_stk s = t->span.stack[row];
 
-	return t->span.kind[row] == LG_SPAN_PYTHON && s &&
-	       g->file_class[t->frame.file[t->stack.frame[s]]] == FILE_USER;
+	return s && g->file_class[t->frame.file[t->stack.frame[s]]] == FILE_USER;
 }
 
 struct nest {
 	int64_t end;
-	uint32_t row;            /* itself */
+	uint32_t at;             /* its place in the index */
 	uint32_t span, op, site; /* what it says about the time in it */
 	uint8_t class;
-	bool note;
+	bool note, backward;     /* backward: op is autograd's */
 };
 
 /* An annotation of the program's own: torch's have a number, a class or a namespace in their names. */
-static bool users_note(const struct lg_trace *t, uint32_t row, enum lg_name_class k)
+static bool users_note(const struct lg_trace *t, const struct lg_span_at *s, enum lg_name_class k)
 {
-	uint8_t kind = t->span.kind[row];
-
-	return (kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) && k == LG_NAME_OTHER &&
-	       !strpbrk(lg_span_name(t, row), "#.:");
+	return (s->kind == LG_SPAN_NOTE || s->kind == LG_SPAN_STAGE) && k == LG_NAME_OTHER &&
+	       !strpbrk(lg_string(t, s->name), "#.:");
 }
 
 static bool waits(const char *call)
@@ -80,36 +77,38 @@ static bool waits(const char *call)
 }
 
 /* The class that a span gives itself and what is nested in it. */
-static struct nest enter(const struct lg_scene *sc, struct lg_gpu *g, const struct nest *up, uint32_t row,
-			 const uint8_t *copies)
+static struct nest enter(const struct lg_scene *sc, struct lg_gpu *g, const struct nest *up, uint32_t at,
+			 const struct lg_map *copies)
 {
 	const struct lg_trace *t = sc->t;
-	enum lg_name_class k = lg_gpu_name(sc, g, t->span.name[row]);
-	struct nest n = { .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
-			  .row = row, .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
-			  .class = (uint8_t)host_class(k) };
+	const struct lg_span_at *s = &sc->idx->span_at[at];
+	uint32_t row = sc->idx->span[at], copy;
+	enum lg_name_class k = lg_gpu_name(sc, g, s->name);
+	struct nest n = { .end = lg_row_end(t, s->ts, s->dur), .at = at, .span = row, .op = LG_NO_ROW,
+			  .site = LG_NO_ROW, .class = (uint8_t)host_class(k) };
 
-	if (t->span.stage[row] == LG_STAGE_BATCH_WAIT && t->span.kind[row] == LG_SPAN_STAGE)
+	if (s->stage == LG_STAGE_BATCH_WAIT && s->kind == LG_SPAN_STAGE)
 		n.class = LG_HOST_LOADER;
-	else if (t->span.stage[row] == LG_STAGE_SIDE && t->span.kind[row] == LG_SPAN_STAGE)
+	else if (s->stage == LG_STAGE_SIDE && s->kind == LG_SPAN_STAGE)
 		n.class = k == LG_NAME_LOG ? LG_HOST_LOG : LG_HOST_SIDE;
-	else if (t->span.kind[row] == LG_SPAN_COMPILE && k != LG_NAME_COMPILED_REGION)
+	else if (s->kind == LG_SPAN_COMPILE && k != LG_NAME_COMPILED_REGION)
 		n.class = LG_HOST_COMPILE;
-	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
+	if (s->kind == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
 		n.class = LG_HOST_NONE;
 	/* Of a device whose calls are not known here. */
-	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
-		n.class = waits(lg_span_name(t, row)) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
+	if (s->kind == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
+		n.class = waits(lg_string(t, s->name)) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
 	/* A copy whose row was lost, and whose call took far longer than to order it, made the host wait. */
-	if (k == LG_NAME_COPY_CALL && (copies[row] == LG_COPY_PAGEABLE ||
-				       (!copies[row] && t->span.dur[row] >= LG_COLD_CALL_NS)))
+	copy = k == LG_NAME_COPY_CALL ? lg_map_get(copies, row) : LG_COPY_OTHER;
+	if (copy == LG_COPY_PAGEABLE || (!copy && s->dur >= LG_COLD_CALL_NS))
 		n.class = LG_HOST_COPY;
 	if (k == LG_NAME_STEP)
 		n.class = LG_HOST_NONE;
-	n.note = users_note(t, row, k);
+	n.note = users_note(t, s, k);
 	if (up) {
-		n.note |= up->note && t->span.kind[row] == LG_SPAN_PYTHON;
+		n.note |= up->note && s->kind == LG_SPAN_PYTHON;
 		n.op = up->op;
+		n.backward = up->backward;
 		n.site = up->site;
 		if (n.end > up->end)
 			n.end = up->end; /* by rounding; see nest_in() */
@@ -120,14 +119,15 @@ static struct nest enter(const struct lg_scene *sc, struct lg_gpu *g, const stru
 			}
 		}
 	}
-	if (user_frame(t, g, row) || k == LG_NAME_MODULE ||
+	if ((s->kind == LG_SPAN_PYTHON && user_frame(t, g, row)) || k == LG_NAME_MODULE ||
 	    (n.site == LG_NO_ROW && k != LG_NAME_STEP &&
-	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
+	     (s->kind == LG_SPAN_STAGE || s->kind == LG_SPAN_NOTE))) {
 		n.site = row;
-	else if (t->span.kind[row] == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&
-		 k != LG_NAME_TORCH_FRAME &&
-		 (n.op == LG_NO_ROW || lg_gpu_name(sc, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
+	} else if (s->kind == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&
+		   k != LG_NAME_TORCH_FRAME && (n.op == LG_NO_ROW || n.backward)) {
 		n.op = row;
+		n.backward = k == LG_NAME_BACKWARD;
+	}
 	return n;
 }
 
@@ -137,19 +137,20 @@ static struct nest enter(const struct lg_scene *sc, struct lg_gpu *g, const stru
  * ends soon: it goes below what ends before it.
  */
 static size_t nest_in(const struct lg_scene *sc, struct lg_gpu *g, struct nest *stack, size_t depth,
-		      uint32_t row, const uint8_t *copies)
+		      uint32_t at, const struct lg_map *copies)
 {
-	int64_t end = lg_row_end(sc->t, sc->t->span.ts[row], sc->t->span.dur[row]);
-	size_t at = depth;
+	const struct lg_span_at *s = &sc->idx->span_at[at];
+	int64_t end = lg_row_end(sc->t, s->ts, s->dur);
+	size_t up = depth;
 
 	if (depth == NEST_MAX)
 		return depth;
-	while (at && stack[at - 1].end + ROUNDING_NS < end)
-		at--;
-	memmove(stack + at + 1, stack + at, (depth - at) * sizeof *stack);
-	stack[at] = enter(sc, g, at ? &stack[at - 1] : NULL, row, copies);
-	for (size_t i = at + 1; i <= depth; i++)
-		stack[i] = enter(sc, g, &stack[i - 1], stack[i].row, copies);
+	while (up && stack[up - 1].end + ROUNDING_NS < end)
+		up--;
+	memmove(stack + up + 1, stack + up, (depth - up) * sizeof *stack);
+	stack[up] = enter(sc, g, up ? &stack[up - 1] : NULL, at, copies);
+	for (size_t i = up + 1; i <= depth; i++)
+		stack[i] = enter(sc, g, &stack[i - 1], stack[i].at, copies);
 	return depth + 1;
 }
 
@@ -176,9 +177,9 @@ static int look(const struct lg_scene *sc, struct lg_gpu *g, struct part *h)
 	size_t *n = h->count;
 
 	for (uint32_t p = h->from; p < h->to; p++) {
-		uint32_t row = sc->idx->span[p];
-		enum lg_name_class name = lg_gpu_name(sc, g, t->span.name[row]);
-		uint8_t kind = t->span.kind[row], stage = t->span.stage[row];
+		const struct lg_span_at *s = &sc->idx->span_at[p];
+		enum lg_name_class name = lg_gpu_name(sc, g, s->name);
+		uint8_t kind = s->kind, stage = s->stage;
 
 		n[OPS] += kind == LG_SPAN_OP;
 		n[OTHER_ROWS] += kind == LG_SPAN_STAGE || kind == LG_SPAN_NOTE || kind == LG_SPAN_RUNTIME;
@@ -194,22 +195,21 @@ static int look(const struct lg_scene *sc, struct lg_gpu *g, struct part *h)
 		n[GRAPHS_LAUNCHED] += name == LG_NAME_GRAPH_LAUNCH;
 		n[GRAPHS_BUILT] += name == LG_NAME_GRAPH_BUILD;
 		if (kind == LG_SPAN_OP || kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) {
-			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+			int64_t end = lg_row_end(t, s->ts, s->dur);
 
-			h->first = LG_MIN(t->span.ts[row], h->first);
+			h->first = LG_MIN(s->ts, h->first);
 			h->last = LG_MAX(end, h->last);
 		}
-		if (lg_scope_wants(kind, name, t->span.dur[row])) {
-			if (LG_APPEND(h->mark, h->n_marks, h->cap_marks, row))
+		if (lg_scope_wants(kind, name, s->dur)) {
+			if (LG_APPEND(h->mark, h->n_marks, h->cap_marks, sc->idx->span[p]))
 				return LG_E_NOMEM;
 		}
 	}
 	return 0;
 }
 
-static int segments(const struct lg_scene *sc, struct lg_gpu *g, const uint8_t *copies, struct part *h)
+static int segments(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_map *copies, struct part *h)
 {
-	const struct lg_trace *t = sc->t;
 	LG_AUTOFREE struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
 	struct lg_host_seg *seg = NULL;
 	size_t n = 0, depth = 0;
@@ -221,13 +221,12 @@ static int segments(const struct lg_scene *sc, struct lg_gpu *g, const uint8_t *
 	if (!rc)
 		rc = lg_grow(&seg, &h->cap, 2 * (size_t)(h->to - h->from) + 1, sizeof *seg);
 	for (uint32_t p = h->from; !rc && p <= h->to; p++) {
-		uint32_t row = p < h->to ? sc->idx->span[p] : 0;
-		int64_t ts = p < h->to ? t->span.ts[row] : INT64_MAX;
+		const struct lg_span_at *row = p < h->to ? &sc->idx->span_at[p] : NULL;
+		int64_t ts = row ? row->ts : INT64_MAX;
 		enum lg_name_class name;
 
-		if (p < h->to && (t->span.kind[row] == LG_SPAN_LOCK_WAIT ||
-				  t->span.kind[row] == LG_SPAN_LOCK_HOLD ||
-				  t->span.kind[row] == LG_SPAN_MEMORY || t->span.dur[row] > LG_GPU_WEEK_NS))
+		if (row && (row->kind == LG_SPAN_LOCK_WAIT || row->kind == LG_SPAN_LOCK_HOLD ||
+			    row->kind == LG_SPAN_MEMORY || row->dur > LG_GPU_WEEK_NS))
 			continue;
 		/* Close what ended, then the time up to here belongs to what is still open. */
 		for (;;) {
@@ -253,11 +252,11 @@ static int segments(const struct lg_scene *sc, struct lg_gpu *g, const uint8_t *
 				break;
 			depth--;
 		}
-		if (rc || p == h->to)
+		if (rc || !row)
 			break;
 		now = LG_MAX(now, ts);
-		depth = nest_in(sc, g, stack, depth, row, copies);
-		name = lg_gpu_name(sc, g, t->span.name[row]);
+		depth = nest_in(sc, g, stack, depth, p, copies);
+		name = lg_gpu_name(sc, g, row->name);
 		h->count[LAUNCHES] += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
 	}
 	h->seg = seg;
@@ -305,7 +304,7 @@ const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
 struct lane {
 	const struct lg_scene *sc;
 	struct lg_gpu *g;
-	const uint8_t *copies;
+	const struct lg_map *copies;
 	struct part *part;
 	size_t n;
 	int rc;
@@ -335,12 +334,12 @@ static void work_off(void *arg)
  * nowhere. */
 static uint32_t cut_near(const struct lg_index *x, uint32_t from, uint32_t to, uint32_t at)
 {
-	uint32_t up = at > from ? at : from + 1, down = up;
+	uint32_t first = from, up = at > from ? at : from + 1, down = up;
 
 	for (; up < to || down > from; up++, down--) {
-		if (up < to && x->span_reach[up - 1] <= x->t->span.ts[x->span[up]])
+		if (up < to && lg_index_span_reach(x, first, up - 1) <= x->span_at[up].ts)
 			return up;
-		if (down > from && x->span_reach[down - 1] <= x->t->span.ts[x->span[down]])
+		if (down > from && lg_index_span_reach(x, first, down - 1) <= x->span_at[down].ts)
 			return down;
 		down += down == from; /* it stays there */
 	}
@@ -422,14 +421,14 @@ int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run 
 		 const struct lg_launches *l)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
-	LG_AUTOFREE uint8_t *copies = lg_calloc(sc->t->span.n, 1);
+	struct lg_map copies = { 0 };
 	LG_AUTOFREE struct part *part = lg_calloc(sc->t->thread.n + 1, sizeof *part);
-	struct lane lane[2] = { { .sc = sc, .g = g, .copies = copies, .part = part } };
+	struct lane lane[2] = { { .sc = sc, .g = g, .copies = &copies, .part = part } };
 	size_t n = 0, second = 0, rows = 0, most = 0;
 	int64_t first = INT64_MAX;
 	int by_marks = 0;
 	struct lg_side_thread beside;
-	int rc = copies && part ? lg_launches_copies(l, copies) : LG_E_NOMEM;
+	int rc = part ? lg_launches_copies(l, &copies) : LG_E_NOMEM;
 
 	if (!rc) {
 		n = deal(sc, r->prc, part, &second);
@@ -476,6 +475,7 @@ int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run 
 		}
 		rc = add_host(sc, r, h);
 	}
+	lg_map_done(&copies);
 	for (size_t i = 0; part && i < n; i++) {
 		lg_free(part[i].seg);
 		lg_free(part[i].mark);

@@ -33,7 +33,7 @@ struct walk {
 	int64_t called;          /* the last piece of work that ended; INT64_MIN = none */
 	int64_t latency;         /* from a launch call to the device, where that has nothing else to do */
 	size_t other;            /* in r->other: the first that may end later */
-	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
+	struct lg_map to_device; /* span rows: a copy call whose copy went to the device */
 	int failed;
 };
 
@@ -131,7 +131,7 @@ static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct 
 		if (until <= a)
 			until = b;
 		cause = s ? idle_by[s->class] : LG_GPU_BY_COMPUTE;
-		if (s && s->class == LG_HOST_COPY && w->to_device[s->span])
+		if (s && s->class == LG_HOST_COPY && lg_map_get(&w->to_device, s->span))
 			cause = LG_GPU_BY_PAGEABLE; /* such memory is staged by the host inside the call */
 		if (!cause && first_time(w, s))
 			cause = LG_GPU_BY_COLD;
@@ -161,7 +161,7 @@ static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
 	w->debt = blocked;
 	w->debt_seg = *s;
 	w->debt_cause = LG_GPU_BY_SYNC;
-	if (w->to_device[s->span])
+	if (lg_map_get(&w->to_device, s->span))
 		w->debt_cause = LG_GPU_BY_PAGEABLE;
 }
 
@@ -190,8 +190,8 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 	int64_t called = b, returned = b;
 
 	if (next && next->call != LG_NO_ROW) {
-		h = host_of(w->r, t->span.thr[next->call]);
-		called = t->span.ts[next->call];
+		h = host_of(w->r, next->caller);
+		called = next->called;
 		returned = lg_row_end(t, called, t->span.dur[next->call]);
 	}
 	note_debt(w, h, a);
@@ -256,7 +256,7 @@ static int64_t lost_work(const struct walk *w, const struct lg_gpu_work *next)
 {
 	enum { LONGER = 2 /* times the mean */ };
 	const struct lg_gpu_run *r = w->r;
-	int64_t called = next && next->call != LG_NO_ROW ? w->sc->t->span.ts[next->call] : INT64_MAX;
+	int64_t called = next && next->call != LG_NO_ROW ? next->called : INT64_MAX;
 	size_t lo = lg_upper_bound(r->unrun, r->n_unrun, sizeof *r->unrun, 0, w->called), n;
 
 	for (n = lo; n < r->n_unrun && r->unrun[n] < called; n++)
@@ -311,7 +311,6 @@ LG_ORDER_BY(cmp_edge, struct edge, LG_CMP(x->ts, y->ts))
 static int64_t launch_latency(struct walk *walk)
 {
 	enum { ENOUGH = 8, SHORTEST = 10, MOST = 40000 };
-	const struct lg_trace *t = walk->sc->t;
 	const struct lg_gpu_run *r = walk->r;
 	LG_AUTOFREE int64_t *idle = lg_calloc(r->n_work, sizeof *idle);
 	LG_AUTOFREE int64_t *any = lg_calloc(r->n_work, sizeof *any);
@@ -322,10 +321,10 @@ static int64_t launch_latency(struct walk *walk)
 		walk->failed = LG_E_NOMEM;
 	LG_EACH_WHILE(!walk->failed, w, r->work, r->n_work) {
 		if (w->call != LG_NO_ROW && w->ts > dry && w->class <= LG_GPU_COMM) {
-			int64_t took = w->ts - t->span.ts[w->call];
+			int64_t took = w->ts - w->called;
 
 			any[k++] = took;
-			if (t->span.ts[w->call] >= dry)
+			if (w->called >= dry)
 				idle[n++] = took;
 		}
 		dry = LG_MAX(w->end, dry);
@@ -346,8 +345,8 @@ static void mark_blocking_copies(struct walk *w)
 		if (k->call != LG_NO_ROW &&
 		    lg_gpu_name(w->sc, w->g, w->sc->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
 			k->pageable = true;
-		if (k->call != LG_NO_ROW && k->class == LG_GPU_H2D)
-			w->to_device[k->call] = 1;
+		if (k->call != LG_NO_ROW && k->class == LG_GPU_H2D && lg_map_set(&w->to_device, k->call, 1))
+			w->failed = LG_E_NOMEM;
 	}
 }
 
@@ -373,15 +372,14 @@ int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_ru
 {
 	const struct lg_gpu_host *m = host_of(r, r->main);
 	LG_AUTOFREE struct edge *e = lg_calloc(r->n_work, sizeof *e);
-	LG_AUTOFREE uint8_t *to_device = lg_calloc(sc->t->span.n, 1);
-	struct walk w = { .sc = sc, .g = g, .r = r, .called = INT64_MIN, .to_device = to_device };
+	struct walk w = { .sc = sc, .g = g, .r = r, .called = INT64_MIN };
 	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
 	int64_t now = r->from;
 
 	for (uint32_t i = 0; e && i < r->n_work; i++)
 		e[i] = (struct edge){ r->work[i].end, i };
-	if (!e || !to_device || lg_order(e, r->n_work, sizeof *e, cmp_edge))
+	if (!e || lg_order(e, r->n_work, sizeof *e, cmp_edge))
 		return LG_E_NOMEM;
 	mark_blocking_copies(&w);
 	w.latency = launch_latency(&w);
@@ -414,13 +412,19 @@ int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_ru
 			last[k->class] = k->span;
 		} else {
 			n[k->class]--;
-			if (k->call != LG_NO_ROW && sc->t->span.ts[k->call] > w.called)
-				w.called = sc->t->span.ts[k->call];
+			if (k->call != LG_NO_ROW && k->called > w.called)
+				w.called = k->called;
 			pageable -= k->class == LG_GPU_H2D && k->pageable;
 		}
 	}
 	if (r->n_work && now < r->to)
 		idle(&w, now, r->to, NULL);
+	lg_map_done(&w.to_device);
+	return w.failed;
+}
+
+int lg_gpu_keep_account(const struct lg_scene *sc, struct lg_gpu_run *r)
+{
 	if (!r->n_pieces) {
 		lg_free(r->piece);
 		r->piece = NULL;
@@ -430,5 +434,5 @@ int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_ru
 		r->n_pieces = 0;
 		return LG_E_NOMEM;
 	}
-	return w.failed;
+	return 0;
 }

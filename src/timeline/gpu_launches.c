@@ -19,7 +19,8 @@
 struct call {
 	int64_t corr, ts;
 	uint32_t row;
-	bool kernel; /* launches one */
+	uint32_t nth : 31; /* of all that are listed */
+	bool kernel : 1;   /* launches one */
 };
 
 LG_ORDER_BY(cmp_call, struct call, LG_CMP(x->corr, y->corr) ?: LG_CMP(x->ts, y->ts))
@@ -34,9 +35,9 @@ struct calls {
 	size_t n, mask;
 };
 
-/* Nearest call with this correlation that began before the work did. Numbers come again in long traces; one
- * that is there once is the work's however far a device is behind. */
-static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
+/* Nearest call with this correlation that began before the work did; NULL = none. Numbers come again in long
+ * traces; one that is there once is the work's however far a device is behind. */
+static const struct call *call_of(const struct calls *calls, int64_t corr, int64_t ts)
 {
 	const struct call *v = calls->v;
 	size_t at = (size_t)corr & calls->mask, from = calls->first[at], end = calls->first[at + 1];
@@ -45,11 +46,11 @@ static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 
 	LG_BISECT(lo, hi, k, v[k].corr < corr || (v[k].corr == corr && v[k].ts <= ts + LAUNCH_SKEW_NS));
 	if (lo == from || v[lo - 1].corr != corr)
-		return LG_NO_ROW;
+		return NULL;
 	again = (lo - 1 > from && v[lo - 2].corr == corr) || (lo < end && v[lo].corr == corr);
 	if (again && ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
-		return LG_NO_ROW;
-	return v[lo - 1].row;
+		return NULL;
+	return &v[lo - 1];
 }
 
 /* The calls of prc's threads, thread by thread. */
@@ -60,17 +61,19 @@ static int list_calls(const struct lg_scene *sc, struct lg_gpu *g, lg_prc prc, s
 
 	LG_LISTED(k, sc->idx->thread, prc) {
 		LG_LISTED(row, sc->idx->span, k) {
-			enum lg_name_class name;
+			const struct lg_span_at *s = &sc->idx->span_at[row_at];
+			enum lg_name_class name = lg_gpu_name(sc, g, s->name);
+			bool calls = lg_is_runtime_name(name) || s->kind == LG_SPAN_RUNTIME;
+			struct call c = { .row = row, .ts = s->ts, .nth = (uint32_t)ret->n & INT32_MAX,
+					  .kernel = name == LG_NAME_LAUNCH };
 
-			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)
-				continue;
-			name = lg_gpu_name(sc, g, t->span.name[row]);
+			if (row_at + LG_ROWS_AHEAD < sc->idx->span_off[k + 1])
+				__builtin_prefetch(&t->span.seq[sc->idx->span[row_at + LG_ROWS_AHEAD]]);
 			/* Of a device whose calls are not known here, too. */
-			if (!lg_is_runtime_name(name) && t->span.kind[row] != LG_SPAN_RUNTIME)
+			if (s->kind == LG_SPAN_STEP || !calls || t->span.seq[row] <= 0)
 				continue;
-			if (LG_APPEND(ret->v, ret->n, cap,
-				      (struct call){ t->span.seq[row], t->span.ts[row], row,
-						     name == LG_NAME_LAUNCH }))
+			c.corr = t->span.seq[row];
+			if (LG_APPEND(ret->v, ret->n, cap, c))
 				return LG_E_NOMEM;
 		}
 	}
@@ -123,37 +126,32 @@ static void calls_done(struct calls *c)
 	*c = (struct calls){ 0 };
 }
 
-static uint32_t call_for(const struct lg_trace *t, const struct calls *calls, const struct lg_gpu_work *w)
+static const struct call *call_for(const struct lg_trace *t, const struct calls *calls,
+				   const struct lg_gpu_work *w)
 {
-	int64_t corr = t->span.seq[w->span];
+	int64_t corr = calls->n ? t->span.seq[w->span] : 0;
 
-	return calls->n && corr > 0 ? call_of(calls, corr, w->ts) : LG_NO_ROW;
+	return corr > 0 ? call_of(calls, corr, w->ts) : NULL;
 }
 
 /*
  * The launches of kernels that have none in the trace. Not where some are on another device, which is not
  * looked at. Graphs are no such launches: while one is captured, its kernels do not run.
  */
-static int list_unrun(struct lg_launches *l)
+static int list_unrun(struct lg_launches *l, uint8_t *ran)
 {
 	enum { FEW = 3 };
 	struct lg_gpu_run *r = l->r;
-	LG_AUTOFREE uint8_t *ran = lg_calloc(l->t->span.n, 1);
 	size_t kernels = 0, unrun = 0;
 
-	if (!ran)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < r->n_work; i++)
-		if (r->work[i].call != LG_NO_ROW)
-			ran[r->work[i].call] = 1;
 	for (size_t i = 0; i < l->listed.n; i++) {
 		const struct call *v = &l->listed.v[i];
 
 		/* A call of the runtime and that of the driver in it have one number, one piece of work. */
-		if (i + 1 < l->listed.n && v[1].corr == v->corr && ran[v[1].row])
-			ran[v->row] = 1;
-		kernels += l->listed.v[i].kernel;
-		unrun += l->listed.v[i].kernel && !ran[l->listed.v[i].row];
+		if (i + 1 < l->listed.n && v[1].corr == v->corr && ran[i + 1])
+			ran[i] = 1;
+		kernels += v->kernel;
+		unrun += v->kernel && !ran[i];
 	}
 	/* None of them: calls and work do not have the same numbers. */
 	if (unrun >= FEW && unrun < kernels) {
@@ -163,7 +161,7 @@ static int list_unrun(struct lg_launches *l)
 			return LG_E_NOMEM;
 		LG_EACH_WHERE(v->kernel, v, l->listed.v, l->listed.n) {
 			l->launched[r->n_launched++] = v->ts;
-			if (!ran[v->row])
+			if (!ran[v->nth])
 				l->unrun[r->n_unrun++] = v->ts;
 		}
 		/* Threads come one after the other. */
@@ -175,13 +173,27 @@ static int list_unrun(struct lg_launches *l)
 static void match(void *arg)
 {
 	struct lg_launches *l = arg;
+	/* By place in the list: a call whose work is there. */
+	LG_AUTOFREE uint8_t *ran = lg_calloc(l->listed.n, 1);
 
-	if (l->listed.n)
+	l->rc = ran ? 0 : LG_E_NOMEM;
+	if (!l->rc && l->listed.n)
 		l->rc = sort_calls(&l->listed, &l->calls);
-	LG_EACH_WHILE(!l->rc, w, l->r->work, l->r->n_work)
-		w->call = call_for(l->t, &l->calls, w);
+	LG_EACH_WHILE(!l->rc, w, l->r->work, l->r->n_work) {
+		const struct call *v;
+
+		if (w + LG_ROWS_AHEAD < l->r->work + l->r->n_work)
+			__builtin_prefetch(&l->t->span.seq[w[LG_ROWS_AHEAD].span]);
+		v = call_for(l->t, &l->calls, w);
+		if (!v)
+			continue;
+		w->call = v->row;
+		w->called = v->ts;
+		w->caller = l->t->span.thr[v->row];
+		ran[v->nth] = 1;
+	}
 	if (!l->rc && l->listed.n && !l->r->n_elsewhere)
-		l->rc = list_unrun(l);
+		l->rc = list_unrun(l, ran);
 }
 
 int lg_launches_start(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
@@ -213,7 +225,7 @@ static bool is_copy(const struct lg_trace *t, const struct lg_gpu_work *w)
 }
 
 /* Of all calls those with a number that such work has, in the same order: among them the same is found. */
-int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
+int lg_launches_copies(const struct lg_launches *l, struct lg_map *copies)
 {
 	const struct lg_gpu_run *r = l->r;
 	struct calls some = { 0 }, calls = { 0 };
@@ -231,11 +243,11 @@ int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
 	}
 	if (some.n && !rc)
 		rc = sort_calls(&some, &calls);
-	for (size_t i = 0; calls.n && i < r->n_work && !rc; i++) {
-		uint32_t call = is_copy(l->t, &r->work[i]) ? call_for(l->t, &calls, &r->work[i]) : LG_NO_ROW;
+	LG_EACH_WHILE(calls.n && !rc, w, r->work, r->n_work) {
+		const struct call *call = is_copy(l->t, w) ? call_for(l->t, &calls, w) : NULL;
 
-		if (call != LG_NO_ROW)
-			copies[call] = r->work[i].pageable ? LG_COPY_PAGEABLE : LG_COPY_OTHER;
+		if (call)
+			rc = lg_map_set(copies, call->row, w->pageable ? LG_COPY_PAGEABLE : LG_COPY_OTHER);
 	}
 	calls_done(&some);
 	calls_done(&calls);

@@ -151,12 +151,12 @@ static bool of_a_pool(const struct lg_scene *sc, struct lg_gpu *g, const struct 
 }
 
 /* Is half of the device's time, or of the window without a device, ordered in [from, to)? */
-static bool holds_the_work(const struct lg_trace *t, const struct lg_gpu_run *r, int64_t from, int64_t to)
+static bool holds_the_work(const struct lg_gpu_run *r, int64_t from, int64_t to)
 {
 	int64_t in = 0, all = 0;
 
 	LG_EACH(w, r->work, r->n_work) {
-		int64_t ts = lg_gpu_ordered_at(t, w);
+		int64_t ts = lg_gpu_ordered_at(w);
 
 		all += w->end - w->ts;
 		in += ts >= from && ts < to ? w->end - w->ts : 0;
@@ -196,7 +196,7 @@ int lg_range_steps(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_
 			b[n++] = t->span.ts[a.v[i]];
 	if (n >= STEPS_MIN) {
 		b[n] = lg_last_step_end(b, n, lg_span_end(t, a.v[a.n - 1]), r->to);
-		if (b[n] > b[n - 1] && holds_the_work(t, r, b[0], b[n])) {
+		if (b[n] > b[n - 1] && holds_the_work(r, b[0], b[n])) {
 			*ret = b;
 			*ret_n = n + 1;
 			*ret_name = name;

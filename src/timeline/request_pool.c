@@ -175,7 +175,7 @@ static int served(const struct lg_gpu_run *r, int64_t *ret, int64_t *ret_sum)
 
 /* Is half of the device's time ordered in them, or without a device half of the window served? Of many rows
  * every k-th is asked for. */
-static int hold_the_work(const struct lg_trace *t, struct lg_gpu_run *r, bool *ret)
+static int hold_the_work(struct lg_gpu_run *r, bool *ret)
 {
 	size_t stride = r->n_work / 4096 + 1;
 	int64_t in = 0, all = 0, any, sum;
@@ -185,7 +185,7 @@ static int hold_the_work(const struct lg_trace *t, struct lg_gpu_run *r, bool *r
 		const struct lg_gpu_work *w = &r->work[i];
 
 		all += w->end - w->ts;
-		if (w->call != LG_NO_ROW && in_request(r, t->span.thr[w->call], t->span.ts[w->call]))
+		if (w->call != LG_NO_ROW && in_request(r, w->caller, w->called))
 			in += w->end - w->ts;
 	}
 	*ret = r->n_work ? in * 2 >= all : any * 2 >= r->to - r->from;
@@ -202,7 +202,7 @@ int lg_request_pool(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_r
 		if (frames && !r->has_frames)
 			break;
 		if (best_name(sc, g, r, frames, &name) || (name && collect(sc, g, r, frames, name)) ||
-		    (name && hold_the_work(sc->t, r, &hold)))
+		    (name && hold_the_work(r, &hold)))
 			return LG_E_NOMEM;
 		if (hold)
 			return 0;

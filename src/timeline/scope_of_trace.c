@@ -442,7 +442,7 @@ static int64_t first_kept(const struct lg_trace *t, const struct lg_gpu_run *r, 
 	enum { BEHIND_NS = 200000 };
 
 	LG_EACH(w, r->work, r->n_work) {
-		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : INT64_MIN;
+		int64_t called = w->call != LG_NO_ROW ? w->called : INT64_MIN;
 
 		if (called >= from && t->span.kind[w->span] == LG_SPAN_KERNEL)
 			return w->ts - called > BEHIND_NS ? w->ts : from;

@@ -24,15 +24,15 @@ struct own {
 	size_t n;
 };
 
-static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, const struct lg_gpu_work *w)
+static size_t ordered_in(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {
-	return w->call == LG_NO_ROW ? r->n_steps : lg_gpu_step_of(r, t->span.ts[w->call]);
+	return w->call == LG_NO_ROW ? r->n_steps : lg_gpu_step_of(r, w->called);
 }
 
-static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struct own *o)
+static void find_own(const struct lg_gpu_run *r, struct own *o)
 {
 	LG_EACH(w, r->work, r->n_work) {
-		size_t s = ordered_in(t, r, w);
+		size_t s = ordered_in(r, w);
 
 		if (s >= r->n_steps)
 			continue;
@@ -43,7 +43,7 @@ static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struc
 	}
 	/* A copy on a stream of its own does not wait for the kernels before it, one on theirs does. */
 	for (const struct lg_gpu_work *w = r->work; o->first && w < o->first; w++)
-		if (w->stream == o->first->stream && ordered_in(t, r, w) < r->n_steps)
+		if (w->stream == o->first->stream && ordered_in(r, w) < r->n_steps)
 			o->first = w;
 }
 
@@ -61,10 +61,10 @@ static int forget_unrun(const struct lg_trace *t, const struct lg_gpu_run *r, in
 	for (size_t s = 0; !k && s < n; s++)
 		ran[s] = INT64_MIN;
 	LG_EACH_WHILE(!k, w, r->work, r->n_work) {
-		size_t s = ordered_in(t, r, w);
+		size_t s = ordered_in(r, w);
 
-		if (s < n && t->span.kind[w->span] == LG_SPAN_KERNEL && t->span.ts[w->call] > ran[s])
-			ran[s] = t->span.ts[w->call];
+		if (s < n && t->span.kind[w->span] == LG_SPAN_KERNEL && w->called > ran[s])
+			ran[s] = w->called;
 	}
 	for (size_t i = 0; !k && i < r->n_launched; i++) {
 		size_t s = lg_gpu_step_of(r, r->launched[i]);
@@ -115,7 +115,7 @@ int lg_steps_of_device(const struct lg_scene *sc, struct lg_gpu_run *r)
 		return LG_E_NOMEM;
 	for (size_t s = 0; s < n; s++)
 		o.done[s] = INT64_MIN;
-	find_own(sc->t, r, &o);
+	find_own(r, &o);
 	if (2 * o.n < r->n_work)
 		return 0; /* whose most of it is, is not known */
 	b[n] = r->step[n];

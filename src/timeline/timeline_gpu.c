@@ -152,6 +152,18 @@ static void works_elsewhere(const struct lg_trace *t, struct lg_gpu_run *r, uint
 		last->end = end;
 }
 
+/* The rows come in a moment. */
+static void ahead(const struct lg_trace *t, const uint32_t *row, size_t n, size_t i)
+{
+	uint32_t k = row[i + LG_ROWS_AHEAD < n ? i + LG_ROWS_AHEAD : i];
+
+	__builtin_prefetch(&t->span.ts[k]);
+	__builtin_prefetch(&t->span.dur[k]);
+	__builtin_prefetch(&t->span.track[k]);
+	__builtin_prefetch(&t->span.name[k]);
+	__builtin_prefetch(&t->span.kind[k]);
+}
+
 /* Work of prc's busiest device, by start. */
 static int collect_work(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
 			const struct owned *owned)
@@ -167,8 +179,10 @@ static int collect_work(const struct lg_scene *sc, struct lg_gpu *g, struct lg_g
 	busy = lg_calloc(t->track.n, sizeof *busy);
 	if (!busy)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < n_rows; i++)
+	for (size_t i = 0; i < n_rows; i++) {
+		ahead(t, row, n_rows, i);
 		busy[g->device[t->span.track[row[i]]]] += t->span.dur[row[i]] + 1;
+	}
 	for (lg_trk k = 1; k < t->track.n; k++) {
 		r->n_others += busy[k] > 0;
 		if (busy[k] > busy[device])
@@ -187,6 +201,7 @@ static int collect_work(const struct lg_scene *sc, struct lg_gpu *g, struct lg_g
 		struct lg_gpu_work *w = &r->work[r->n_work];
 		uint32_t k = row[i];
 
+		ahead(t, row, n_rows, i);
 		if (g->device[t->span.track[k]] != device) {
 			works_elsewhere(t, r, k);
 			continue;

@@ -25,6 +25,8 @@ struct lg_gpu_work {
 	int64_t ts, end;
 	uint32_t span;  /* row */
 	uint32_t call;  /* row of the runtime call that launched it; LG_NO_ROW = not in the trace */
+	lg_thr caller;  /* whose call it is, and when it began, where there is one */
+	int64_t called;
 	lg_trk stream;
 	uint8_t class;
 	bool pageable;  /* copy from or to memory that the device cannot reach by itself */
@@ -255,9 +257,9 @@ static inline double lg_gpu_part(const struct lg_gpu_run *r, double ns)
 }
 /* When the host asked for it: it may be steps ahead of its device, and a row is of the step that orders it.
  */
-static inline int64_t lg_gpu_ordered_at(const struct lg_trace *t, const struct lg_gpu_work *w)
+static inline int64_t lg_gpu_ordered_at(const struct lg_gpu_work *w)
 {
-	return w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+	return w->call != LG_NO_ROW ? w->called : w->ts;
 }
 static inline bool lg_gpu_in_window(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {

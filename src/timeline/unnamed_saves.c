@@ -23,13 +23,13 @@ struct fetch {
 	int64_t called; /* when the last one was ordered */
 };
 
-static bool is_fetched(const struct lg_trace *t, const struct lg_gpu_run *r, const struct lg_gpu_work *w)
+static bool is_fetched(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {
 	const struct lg_host_seg *s;
 
-	if (w->class != LG_GPU_D2H || w->call == LG_NO_ROW || t->span.thr[w->call] != r->main)
+	if (w->class != LG_GPU_D2H || w->call == LG_NO_ROW || w->caller != r->main)
 		return false;
-	s = lg_host_at(lg_gpu_main_host(r), t->span.ts[w->call]);
+	s = lg_host_at(lg_gpu_main_host(r), w->called);
 	return s && s->class < LG_HOST_SIDE;
 }
 
@@ -37,13 +37,13 @@ static bool is_fetched(const struct lg_trace *t, const struct lg_gpu_run *r, con
 static int64_t next_doing(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i, int64_t from)
 {
 	const struct lg_gpu_host *h = lg_gpu_main_host(r);
-	int64_t called = t->span.ts[r->work[i].call], until = r->to;
+	int64_t called = r->work[i].called, until = r->to;
 	const struct lg_host_seg *s = lg_host_at(h, called);
 	uint32_t op = s ? s->op : LG_NO_ROW;
 
 	for (size_t k = i + 1; k < r->n_work && k - i < LOOK_AHEAD; k++)
-		if (r->work[k].call != LG_NO_ROW && t->span.ts[r->work[k].call] > called) {
-			until = t->span.ts[r->work[k].call];
+		if (r->work[k].call != LG_NO_ROW && r->work[k].called > called) {
+			until = r->work[k].called;
 			break;
 		}
 	for (size_t k = lg_host_after(h, called); k < h->n && h->seg[k].ts < until; k++) {
@@ -70,9 +70,9 @@ static int comes_anyway(const struct lg_trace *t, const struct lg_gpu_run *r, co
 		return LG_E_NOMEM;
 	LG_EACH(w, r->work, r->n_work)
 		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW)
-			bytes[lg_gpu_asked_in(r, t->span.ts[w->call])] += (int64_t)t->span.bytes[w->span];
+			bytes[lg_gpu_asked_in(r, w->called)] += (int64_t)t->span.bytes[w->span];
 	LG_EACH(f, fetch, n)
-		for (size_t k = lg_gpu_asked_in(r, t->span.ts[r->work[f->first].call]);
+		for (size_t k = lg_gpu_asked_in(r, r->work[f->first].called);
 		     k <= LG_MIN(lg_gpu_asked_in(r, f->called), r->n_steps); k++)
 			bytes[k] = -1;
 	LG_EACH(b, bytes, r->n_steps)
@@ -90,11 +90,11 @@ static int64_t comes_back(const struct lg_trace *t, const struct lg_gpu_run *r, 
 
 	for (; next < r->n_work && next - f->last < LOOK_AHEAD && until == INT64_MAX; next++)
 		if (r->work[next].call != LG_NO_ROW && r->work[next].class <= LG_GPU_COMM &&
-		    t->span.ts[r->work[next].call] > f->called)
-			until = t->span.ts[r->work[next].call];
+		    r->work[next].called > f->called)
+			until = r->work[next].called;
 	for (size_t i = f->last + 1; i < next; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
-		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : INT64_MIN;
+		int64_t called = w->call != LG_NO_ROW ? w->called : INT64_MIN;
 
 		if (w->class == LG_GPU_H2D && called > f->called && called < until)
 			sum += (int64_t)t->span.bytes[w->span];
@@ -148,7 +148,7 @@ static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fe
 		 struct saves *saves)
 {
 	struct lg_host_seg *last = saves->n ? &saves->v[saves->n - 1] : NULL, save;
-	int64_t from = t->span.ts[r->work[f->first].call], to;
+	int64_t from = r->work[f->first].called, to;
 	const struct lg_host_seg *s = lg_host_at(lg_gpu_main_host(r), from);
 
 	if (2 * (comes_back(t, r, f) - anyway) > f->bytes || !s || (last && from < last->end))
@@ -193,9 +193,9 @@ static int find(const struct lg_trace *t, const struct lg_gpu_run *r, struct fet
 
 	for (size_t i = 0; !rc && r->main && i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
-		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+		int64_t called = w->call != LG_NO_ROW ? w->called : w->ts;
 
-		if (is_fetched(t, r, w)) {
+		if (is_fetched(r, w)) {
 			if (!f.n)
 				f.first = i;
 			f.last = i;

@@ -2,6 +2,7 @@
 /* window.h - launches, host rows, steps and the window that is judged, and where its time went. */
 #ifndef LG_TIMELINE_WINDOW_H
 #define LG_TIMELINE_WINDOW_H
+#include "base/map.h"
 #include "timeline/timeline_gpu.h"
 
 /* ---- gpu_launches.c ---- */
@@ -9,9 +10,9 @@ struct lg_launches;
 /* Find r->work[].call, in a thread; until finish() nobody else may look at it. */
 int lg_launches_start(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
 		      struct lg_launches **ret) LG_MUST_CHECK;
-/* Meanwhile: mark the calls (rows) of r's copies. */
+/* Meanwhile: the calls (rows) of r's copies, and of what. */
 enum { LG_COPY_PAGEABLE = 1, LG_COPY_OTHER };
-int lg_launches_copies(const struct lg_launches *l, uint8_t *copies) LG_MUST_CHECK;
+int lg_launches_copies(const struct lg_launches *l, struct lg_map *copies) LG_MUST_CHECK;
 int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 
 /* ---- gpu_hosts.c ---- */
@@ -92,8 +93,10 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
 int lg_gpu_unnamed_saves(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 
 /* ---- gpu_idle.c ---- */
-/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
+/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). Of several runs each may be done
+ * in a thread of its own; afterwards, also after a failure, the arena gets the pieces, one run after another. */
 int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+int lg_gpu_keep_account(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 
 /* ---- timeline_gpu.c ---- */
 /* Calls in r's window that launch kernels or graphs. */

@@ -51,6 +51,7 @@ struct lg_amp {
 
 struct level {
 	int64_t ts, end;
+	const struct lg_span_at *at;
 	uint32_t row;
 	uint8_t kind;
 	bool casts;      /* a child converts between the two */
@@ -63,7 +64,7 @@ struct level {
 struct walk {
 	const struct lg_trace *t;
 	const uint8_t *class;    /* by string: 1 + enum op_kind; with ATEN */
-	const uint8_t *float_copy; /* by span row of a runtime call: its kernel converts float and half */
+	const struct lg_map *float_copy; /* span rows of runtime calls: its kernel converts float and half */
 	struct lg_amp *a;
 	struct level up[DEPTH_MAX];
 	size_t depth;
@@ -171,13 +172,13 @@ static void leave(struct walk *w)
 		if (l->kind == OP_CAST && l->casts)
 			hand_cast(w, l);
 		else if (l->kind != OP_VIEW && l->kind != OP_CAST &&
-			 w->t->span.kind[l->row] == LG_SPAN_OP)
+			 l->at->kind == LG_SPAN_OP)
 			w->n_pending = 0;
 	}
 	w->depth--;
 }
 
-static void enter(struct walk *w, uint32_t row)
+static void enter(struct walk *w, uint32_t row, const struct lg_span_at *s)
 {
 	const struct lg_trace *t = w->t;
 	struct level *up = w->depth ? &w->up[w->depth - 1] : NULL, *l;
@@ -185,23 +186,22 @@ static void enter(struct walk *w, uint32_t row)
 	if (w->depth == DEPTH_MAX)
 		return;
 	l = &w->up[w->depth++];
-	*l = (struct level){ .ts = t->span.ts[row], .end = lg_span_end(t, row),
-			     .row = row, .kind = (uint8_t)((w->class[t->span.name[row]] & ~ATEN) - 1),
-			     .back = t->span.stage[row] == LG_STAGE_BACKWARD };
+	*l = (struct level){ .ts = s->ts, .end = lg_row_end(t, s->ts, s->dur), .at = s,
+			     .row = row, .kind = (uint8_t)((w->class[s->name] & ~ATEN) - 1),
+			     .back = s->stage == LG_STAGE_BACKWARD };
 	if (up) {
 		l->back |= up->back;
-		l->inner = up->inner || (t->span.kind[up->row] == LG_SPAN_OP &&
-					 t->span.stage[up->row] != LG_STAGE_BACKWARD &&
-					 w->class[t->span.name[up->row]] & ATEN);
+		l->inner = up->inner || (up->at->kind == LG_SPAN_OP && up->at->stage != LG_STAGE_BACKWARD &&
+					 w->class[up->at->name] & ATEN);
 		l->end = LG_MIN(l->end, up->end);
-		up->pair |= t->span.name[up->row] == t->span.name[row];
+		up->pair |= up->at->name == s->name;
 	}
-	if ((l->kind == OP_COPY && converts(t, row)) || w->float_copy[row])
+	if ((l->kind == OP_COPY && converts(t, row)) || (w->float_copy->n && lg_map_get(w->float_copy, row)))
 		l->casts = true;
 }
 
 static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host, const uint8_t *class,
-		     const uint8_t *float_copy, struct lg_amp *a)
+		     const struct lg_map *float_copy, struct lg_amp *a)
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE struct walk *w = lg_calloc(1, sizeof *w);
@@ -212,14 +212,14 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 		return LG_E_NOMEM;
 	*w = (struct walk){ .t = t, .class = class, .float_copy = float_copy, .a = a, .host = host };
 	while (!w->failed && lg_gpu_next_row(&rows, &row)) {
-		uint8_t kind = t->span.kind[row];
+		const struct lg_span_at *s = lg_gpu_this_row(&rows);
 
-		if (kind != LG_SPAN_OP && kind != LG_SPAN_RUNTIME && kind != LG_SPAN_STAGE &&
-		    kind != LG_SPAN_NOTE)
+		if (s->kind != LG_SPAN_OP && s->kind != LG_SPAN_RUNTIME && s->kind != LG_SPAN_STAGE &&
+		    s->kind != LG_SPAN_NOTE)
 			continue;
-		while (w->depth && w->up[w->depth - 1].end <= t->span.ts[row])
+		while (w->depth && w->up[w->depth - 1].end <= s->ts)
 			leave(w);
-		enter(w, row);
+		enter(w, row, s);
 	}
 	while (w->depth)
 		leave(w);
@@ -248,8 +248,8 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE uint8_t *class = lg_calloc(t->n_str + 1, 1);
-	LG_AUTOFREE uint8_t *copies = lg_calloc(t->span.n + 1, 1);
-	int rc = class && copies ? 0 : LG_E_NOMEM;
+	struct lg_map copies = { 0 };
+	int rc = class ? 0 : LG_E_NOMEM;
 
 	for (size_t i = 0; !rc && i < c->scene.n_span_names; i++) {
 		const char *name = lg_string(t, c->scene.span_names[i]);
@@ -260,9 +260,10 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 	}
 	LG_EACH_WHILE(!rc && r->notes->amp->float_copies, w, r->work, r->n_work)
 		if (w->call != LG_NO_ROW && r->notes->amp->float_copies[t->span.name[w->span]])
-			copies[w->call] = 1;
+			rc = lg_map_set(&copies, w->call, 1);
 	for (size_t h = 0; !rc && h < r->n_host; h++)
-		rc = walk_host(c, r, h, class, copies, r->notes->amp);
+		rc = walk_host(c, r, h, class, &copies, r->notes->amp);
+	lg_map_done(&copies);
 	r->notes->amp->rc = rc;
 }
 

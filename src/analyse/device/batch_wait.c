@@ -153,9 +153,10 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 	LG_AUTOFREE uint8_t *picked = r->has_frames ? lg_span_pick(&c->scene, LG_LIST_NEXT) : NULL;
 
 	LG_LISTED_WHILE(picked, row, c->idx->span, r->main) {
-		int64_t from = LG_MAX(t->span.ts[row], until), end = lg_span_end(t, row);
+		const struct lg_span_at *s = &c->idx->span_at[row_at];
+		int64_t from = LG_MAX(s->ts, until), end = lg_span_end(t, row);
 
-		if (t->span.kind[row] != LG_SPAN_PYTHON || !picked[t->span.name[row]] || end <= from)
+		if (s->kind != LG_SPAN_PYTHON || !picked[s->name] || end <= from)
 			continue;
 		until = end;
 		inside += lg_iv_shared(a, &at, from, end);

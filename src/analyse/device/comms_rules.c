@@ -23,7 +23,7 @@ static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 	LG_EACH_WHILE(ddp, w, r->work, r->n_work)
 		if (w->class == LG_GPU_COMM && w->call != LG_NO_ROW) {
 			n++;
-			behind += c->t->span.thr[w->call] != r->main;
+			behind += w->caller != r->main;
 		}
 	return n && behind * 2 > n;
 }
@@ -77,7 +77,7 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 			n.kernel_ns += LG_MIN(w->end, r->to) - LG_MAX(w->ts, r->from);
 		/* The host runs ahead: what a step orders may run after the window. */
 		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
-			     t->span.ts[w->call] >= lg_gpu_asked_from(r) && t->span.ts[w->call] < r->to;
+			     w->called >= lg_gpu_asked_from(r) && w->called < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {

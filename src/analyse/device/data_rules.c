@@ -129,7 +129,7 @@ static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, str
 		return LG_E_NOMEM;
 	LG_EACH_WHERE(w->class == LG_GPU_H2D || w->class == LG_GPU_D2H, w, r->work, r->n_work) {
 		uint64_t bytes = c->t->span.bytes[w->span];
-		int64_t at = lg_gpu_ordered_at(c->t, w);
+		int64_t at = lg_gpu_ordered_at(w);
 
 		if (lg_gpu_in_window(r, w) && bytes >= LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
 			v[n++] = (struct copy){ lg_gpu_asked_in(r, at), bytes, at, w->end - w->ts,
@@ -232,7 +232,7 @@ static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const stru
 		}
 	LG_EACH_WHILE(steps.n, w, r->work, r->n_work)
 		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW &&
-		    lg_iv_within(&steps, t->span.ts[w->call]))
+		    lg_iv_within(&steps, w->called))
 			sum += w->end - w->ts;
 	return sum;
 }

@@ -126,12 +126,12 @@ static void keep_numbers(const struct lg_trace *t, const struct lg_gpu_run *r, s
 }
 
 /* When r's steps were done, and from when on all before them was. */
-static void step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step)
+static void step_ends(const struct lg_gpu_run *r, struct lg_step *step)
 {
 	int64_t until = r->step[0];
 
 	LG_EACH_WHILE(!r->asked, w, r->work, r->n_work) {
-		int64_t at = w->call == LG_NO_ROW ? INT64_MAX : t->span.ts[w->call];
+		int64_t at = w->call == LG_NO_ROW ? INT64_MAX : w->called;
 		size_t s = lg_gpu_step_of(r, at);
 
 		if (at < r->step[0] && w->end > until)
@@ -182,7 +182,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		keep_numbers(c->t, r, v->steps + first);
 		if (lg_gpu_judged(r))
-			step_ends(c->t, r, v->steps + first);
+			step_ends(r, v->steps + first);
 		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW, 0, &noise);
 		if (rc)
 			break;
@@ -381,9 +381,10 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	return 0;
 }
 
-/* What the rules will ask whatever comes of the account. */
-struct beside {
+/* One run's account, and what the rules will ask whatever comes of it. */
+struct looked {
 	struct lg_case *c;
+	struct lg_gpu *g;
 	struct lg_gpu_run *r;
 	bool batch;
 	struct lg_ivs busy;
@@ -392,7 +393,7 @@ struct beside {
 
 static void look_beside(void *arg)
 {
-	struct beside *b = arg;
+	struct looked *b = arg;
 
 	b->batch = lg_batch_may_infer(b->r);
 	if (b->batch)
@@ -401,40 +402,71 @@ static void look_beside(void *arg)
 		lg_amp_walk(b->c, b->r);
 }
 
-static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static void look_at_all(void *arg)
+{
+	struct looked *b = arg;
+
+	look_beside(b);
+	if (!b->rc)
+		b->rc = lg_gpu_account(&b->c->scene, b->g, b->r);
+}
+
+/* What was looked at becomes the arena's, which threads do not share. */
+static int keep(struct looked *b)
+{
+	struct lg_arena *arena = &b->c->v->arena;
+	struct lg_ivs *busy = lg_arena_alloc(arena, 1, sizeof *busy);
+	int rc = b->r->n_ops ? lg_amp_end(b->c, b->r) : 0;
+
+	rc = lg_gpu_keep_account(&b->c->scene, b->r) ?: rc;
+	if (b->busy.v && !lg_arena_adopt(arena, b->busy.v))
+		return LG_E_NOMEM;
+	if (!busy)
+		return LG_E_NOMEM;
+	*busy = b->busy;
+	b->r->notes->busy = b->batch && !b->rc ? busy : NULL;
+	return rc ? rc : b->rc;
+}
+
+/* n = 1: its account, and beside it what else; 2: one run beside the other. */
+static int account(struct looked *b, size_t n)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
-	struct beside b = { .c = c, .r = r };
-	struct lg_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
+	bool worth = b->c->t->span.n >= WORTH_A_THREAD;
 	struct lg_side_thread beside;
-	int rc = busy ? 0 : LG_E_NOMEM;
+	int rc = 0;
 
-	if (!rc && r->n_ops)
-		rc = lg_amp_begin(c, r);
-	if (rc)
-		return rc;
-	lg_side_thread_start(&beside, c->t->span.n >= WORTH_A_THREAD, look_beside, &b);
-	rc = lg_gpu_account(&c->scene, g, r);
+	lg_side_thread_start(&beside, worth, n > 1 ? look_at_all : look_beside, b);
+	if (n > 1)
+		look_at_all(&b[1]);
+	else
+		rc = lg_gpu_account(&b->c->scene, b->g, b->r);
 	lg_side_thread_wait(&beside);
-	if (r->n_ops && lg_amp_end(c, r) && !rc)
-		rc = LG_E_NOMEM;
-	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
-		return LG_E_NOMEM;
-	*busy = b.busy;
-	r->notes->busy = b.batch && !b.rc ? busy : NULL;
-	return rc ? rc : b.rc;
+	for (size_t i = 0; i < n; i++)
+		rc = keep(&b[i]) ?: rc;
+	return rc;
 }
 
 /* What nobody is told anything about need not be accounted for. */
 static int account_judged(struct lg_case *c, struct lg_gpu *g)
 {
+	struct looked b[2];
+	size_t n = 0;
 	int rc = 0;
 
 	LG_EACH_WHILE(!rc, r, g->run, g->n) {
 		r->notes = lg_arena_alloc(&c->v->arena, 1, sizeof *r->notes);
-		rc = !r->notes ? LG_E_NOMEM : lg_gpu_judged(r) ? account(c, g, r) : 0;
+		if (!r->notes || (lg_gpu_judged(r) && r->n_ops && lg_amp_begin(c, r)))
+			rc = LG_E_NOMEM;
+		if (rc || !lg_gpu_judged(r))
+			continue;
+		b[n++] = (struct looked){ .c = c, .g = g, .r = r };
+		if (n == LG_COUNT(b)) {
+			rc = account(b, n);
+			n = 0;
+		}
 	}
-	return rc;
+	return rc || !n ? rc : account(b, n);
 }
 
 int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)

@@ -189,13 +189,14 @@ static void tuned_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, 
 	uint32_t op = LG_NO_ROW;
 
 	LG_LISTED_WHILE(!c->failed, row, c->idx->span, thr) {
-		int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
+		const struct lg_span_at *s = &c->idx->span_at[row_at];
+		int64_t ts = s->ts, end = lg_row_end(t, ts, s->dur);
 
-		if (end > to && end > r->from && ts < r->to && conv[t->span.name[row]]) {
+		if (end > to && end > r->from && ts < r->to && conv[s->name]) {
 			from = ts;
 			to = end;
 			op = row;
-		} else if (ts < to && wait[t->span.name[row]]) {
+		} else if (ts < to && wait[s->name]) {
 			/* again: nothing is left of it */
 			if (lg_iv_add(ret_op, from, to, op) ||
 			    lg_iv_add(ret_test, from, LG_MIN(end, to), op))
@@ -260,7 +261,7 @@ static struct lg_gpu_sums sum_single_tensor(struct lg_case *c, const struct lg_g
 			const struct lg_gpu_work *w = &r->work[i];
 			const char *name = lg_span_name(c->t, w->span);
 
-			if (lg_gpu_called_within(c->t, w, h->thr, &a) && lg_gpu_in_window(r, w) &&
+			if (lg_gpu_called_within(w, h->thr, &a) && lg_gpu_in_window(r, w) &&
 			    !strstr(name, "multi_tensor") && strncmp(name, "triton_", 7))
 				lg_gpu_sum_in(&c->scene, r, i, &s);
 		}
@@ -370,7 +371,7 @@ static bool look_at_convs(const struct lg_case *c, const struct lg_gpu_run *r, s
 			size_t len, k = 0, step;
 			const char *list, *off;
 
-			if (t->span.name[row] != conv)
+			if (lg_gpu_this_row(&w)->name != conv)
 				continue;
 			list = lg_span_arg(t, row, "inputs", &len);
 			off = lg_arg_listed(list, len, BENCHMARK, &len);

@@ -72,7 +72,7 @@ static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t 
 	double part = 1 / (double)n / lg_gpu_steps(r);
 
 	LG_EACH(w, r->work, r->n_work) {
-		int64_t ts = lg_gpu_ordered_at(t, w);
+		int64_t ts = lg_gpu_ordered_at(w);
 		struct kind *x;
 
 		if (w->class != LG_GPU_COMPUTE || ts < r->from || ts >= r->to)

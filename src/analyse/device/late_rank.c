@@ -27,9 +27,9 @@ static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
 }
 
 /* The step of r that orders w, likewise. */
-static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, const struct lg_gpu_work *w)
+static size_t ordered_in(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {
-	int64_t at = lg_gpu_ordered_at(t, w);
+	int64_t at = lg_gpu_ordered_at(w);
 	size_t s = lg_gpu_asked_in(r, at);
 
 	if (w->call == LG_NO_ROW)
@@ -157,7 +157,7 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
  * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
  * it together, so that what lies between two of these has one length on all. Returns how many there are.
  */
-static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, int64_t *cut)
+static size_t cuts(const struct lg_gpu *g, int64_t *cut)
 {
 	const struct lg_gpu_run *first = &g->run[0];
 	const struct lg_coll *v = g->colls->v;
@@ -168,7 +168,7 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, int64_t *cu
 
 		if (j - i != g->n)
 			continue;
-		s = ordered_in(t, first, &first->work[v[i].work]);
+		s = ordered_in(first, &first->work[v[i].work]);
 		if (first->work[v[i].work].end > cut[s])
 			for (size_t k = 0; k < g->n; k++)
 				cut[k * n_steps + s] = g->run[k].work[v[i + k].work].end;
@@ -222,7 +222,7 @@ static double times_between(const struct lg_gpu *g, const struct lg_gpu_run *r, 
  * the last one, if the windows have not one length and these do. Runs that are not judged have nothing.
  * *ret_ns: what of the late one's time that stands for.
  */
-static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_gpu_run *late,
+static int shares(const struct lg_gpu *g, const struct lg_gpu_run *late,
 		  double (*share)[LG_GPU_BY_MAX], double *ret_ns)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts = 0, first = 0, last;
@@ -231,7 +231,7 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 	if (!cut)
 		return LG_E_NOMEM;
 	if (n_steps && !windows_agree(g))
-		n_cuts = cuts(t, g, cut);
+		n_cuts = cuts(g, cut);
 	last = n_cuts;
 	for (size_t i = 0; i < g->n; i++) {
 		while (first < last && cut[i * n_steps + first] < g->run[i].from)
@@ -263,14 +263,14 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 }
 
 /* The one late rank, or the few, against the others. */
-static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l)
+static int compare(struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
 	double wall = (double)(r->to - r->from), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
 	LG_AUTOFREE double (*share)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *share);
 	size_t n[2] = { 0 };
 
-	if (!share || shares(t, g, r, share, &ns))
+	if (!share || shares(g, r, share, &ns))
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *o = &g->run[i];
@@ -295,7 +295,7 @@ static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_lat
 }
 
 /* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
-static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l)
+static int compare_in_turn(const struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts;
 	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps, sizeof *cut);
@@ -308,7 +308,7 @@ static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, str
 			return 0;
 	if (!cut || !at || !by)
 		return LG_E_NOMEM;
-	n_cuts = n_steps ? cuts(t, g, cut) : 0;
+	n_cuts = n_steps ? cuts(g, cut) : 0;
 	for (size_t s = 1; s < n_cuts; s++) {
 		size_t late = 0;
 		bool whole = true;
@@ -357,11 +357,11 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 	rc = count_steps(c, g, l);
 	l->numbered = g->colls->numbered * 2 > g->colls->n;
 	if (!rc && l->n_late)
-		rc = compare(c->t, g, l);
+		rc = compare(g, l);
 	/* The few may be in a group of their own, which is slow: then it is not their time that differs. */
 	if (!l->one && l->ns * 4 < (double)l->caused)
 		none_late(g, l);
-	return !rc && !l->n_late && l->with_wait ? compare_in_turn(c->t, g, l) : rc;
+	return !rc && !l->n_late && l->with_wait ? compare_in_turn(g, l) : rc;
 }
 
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)

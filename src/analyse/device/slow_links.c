@@ -340,7 +340,7 @@ static void say(struct links *l, const struct lg_gpu_run *r, int64_t ns, int64_t
 			lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_ONE_GROUP);
 	} else {
 		const struct lg_gpu_run *last = &l->g->run[w->run];
-		int64_t ordered = lg_gpu_ordered_at(c->t, &last->work[w->work]);
+		int64_t ordered = lg_gpu_ordered_at(&last->work[w->work]);
 
 		lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SINCE_TITLE, lg_gpu_asked_in(last, ordered) + 1,
 			 last->n_steps, w->op, size, lg_ms(l->median), lg_ms(l->usual));

@@ -249,7 +249,7 @@ static int run(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	lg_import_keeps_all = !opt.redact; /* what no analysis reads is what nobody knows to be harmless */
-	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
+	rc = lg_load_run(argv + optind, (size_t)(argc - optind), &l, &err);
 	refused = !rc && !to_stdout(opt.out) ? lg_paths_refuse(&l.paths, &lg_cmd_convert, "-o", opt.out) : -1;
 	if (refused >= 0) {
 		lg_loaded_done(&l);

@@ -31,19 +31,12 @@ struct options {
 	const char *html; /* where the page goes, besides what is printed; NULL */
 };
 
-/* The table below the verdict: of its ranks, or of the runs that the files are of. */
-struct table {
-	struct lg_run_row *row;
-	size_t n;
-	bool runs;
-};
-
-static bool fails(const struct lg_verdict *v, const struct table *t, const char *on)
+static bool fails(const struct lg_verdict *v, const struct lg_run_table *t, const char *on)
 {
 	enum lg_severity least;
 	bool by_severity = lg_severity_from(on, &least);
 
-	for (size_t i = 0; t->runs && i < t->n; i++)
+	for (size_t i = 0; !t->of && i < t->n; i++)
 		for (uint32_t k = 0; k < t->row[i].n_told; k++) {
 			const struct lg_run_told *f = &t->row[i].told[k];
 
@@ -149,8 +142,8 @@ static int parse(int argc, char **argv, struct options *opt)
 	return -1;
 }
 
-static void print_json(const struct lg_verdict *v, const struct table *rows, const struct lg_contents *holds,
-		       struct lg_out *o)
+static void print_json(const struct lg_verdict *v, const struct lg_run_table *rows,
+		       const struct lg_contents *holds, struct lg_out *o)
 {
 	struct lg_json j = { .o = o };
 
@@ -158,13 +151,12 @@ static void print_json(const struct lg_verdict *v, const struct table *rows, con
 	lg_json_verdict(v, &j);
 	if (holds)
 		lg_json_contents(v, holds, &j);
-	if (rows->n)
-		lg_json_runs(rows->row, rows->n, &j);
+	lg_json_runs(rows, &j);
 	lg_json_close(&j, '}');
 	lg_out_puts(o, "\n");
 }
 
-static int print(const struct lg_verdict *v, const struct table *rows, const struct options *opt)
+static int print(const struct lg_verdict *v, const struct lg_run_table *rows, const struct options *opt)
 {
 	struct lg_term_options t = lg_terminal();
 	struct lg_error err = { 0 };
@@ -182,9 +174,9 @@ static int print(const struct lg_verdict *v, const struct table *rows, const str
 	if (opt->as == AS_JSON)
 		print_json(v, rows, wanted ? &holds : NULL, o);
 	else if (opt->as == AS_MARKDOWN)
-		lg_report_markdown(v, o);
+		lg_report_markdown(v, rows, o);
 	else if (opt->as == AS_SARIF)
-		lg_report_sarif(v, o);
+		lg_report_sarif(v, rows, o);
 	else if (opt->as == AS_TERM)
 		lg_report_term(v, &t, o);
 	else if (opt->as == AS_BRIEF)
@@ -194,7 +186,9 @@ static int print(const struct lg_verdict *v, const struct table *rows, const str
 	if (wanted && (opt->as == AS_SCREEN || opt->as == AS_TERM))
 		lg_report_contents(v, &holds, &t, o);
 	if (opt->as == AS_SCREEN || opt->as == AS_TERM)
-		lg_report_runs(rows->row, rows->n, rows->runs ? NULL : v, opt->as == AS_TERM, &t, o);
+		lg_report_runs(rows, opt->as == AS_TERM, &t, o);
+	else if (opt->as == AS_BRIEF)
+		lg_brief_runs(rows, o);
 	return lg_finish(o);
 }
 
@@ -218,7 +212,7 @@ static int print_modules(const struct lg_verdict *v, const struct options *opt)
 	return o ? lg_finish(o) : LG_EXIT_FAILED;
 }
 
-static int write_page(const struct lg_verdict *v, const char *path)
+static int write_page(const struct lg_verdict *v, const struct lg_run_table *rows, const char *path)
 {
 	struct lg_error err = { 0 };
 	struct lg_out *o;
@@ -229,7 +223,7 @@ static int write_page(const struct lg_verdict *v, const char *path)
 		return LG_EXIT_FAILED;
 	}
 	lg_progress_start("drawing ...");
-	rc = lg_report_html(v, o, &err);
+	rc = lg_report_html(v, rows, o, &err);
 	lg_progress_stop();
 	if (!rc)
 		return lg_finish(o);
@@ -239,20 +233,21 @@ static int write_page(const struct lg_verdict *v, const char *path)
 }
 
 /* Runs that were left out come behind the one that was judged; without any, its ranks. */
-static int fill_table(struct lg_runs *runs, const struct lg_loaded *l, struct table *t, struct lg_error *err)
+static int fill_table(struct lg_runs *runs, const struct lg_loaded *l, struct lg_run_table *t,
+		      struct lg_error *err)
 {
 	struct lg_run_row *others;
 	size_t n;
 	int rc;
 
 	if (!l->n_other) {
+		t->of = l->verdict;
 		/* The ranks of one recording are in its verdict, which shall fit a screen. */
 		if (l->n < 2 || !lg_run_ranks(l->verdict, &t->row, &t->n))
 			return 0;
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	rc = lg_runs_judge(runs, l, &others, &n, err);
-	t->runs = true;
 	t->row = rc ? NULL : lg_calloc(n + 1, sizeof *t->row);
 	if (t->row) {
 		lg_run_row_of(l->verdict, &t->row[t->n++]);
@@ -274,7 +269,7 @@ static int each_alone(struct lg_runs *runs, const struct options *opt, struct lg
 				   .period_s = NAN,
 				   .period_p = NAN, .shift_s = NAN, .slope = NAN, .unexplained_share = NAN,
 				   .bound_confidence = NAN, .hang.since_s = NAN };
-	struct table t = { .runs = true };
+	struct lg_run_table t = { 0 };
 	int rc = lg_runs_judge(runs, NULL, &t.row, &t.n, err);
 
 	if (rc)
@@ -287,9 +282,9 @@ static int each_alone(struct lg_runs *runs, const struct options *opt, struct lg
 }
 
 /* The verdict is there: what is printed and written of it. */
-static int tell(const struct lg_loaded *l, const struct table *t, const struct options *opt)
+static int tell(const struct lg_loaded *l, const struct lg_run_table *t, const struct options *opt)
 {
-	int rc = opt->html ? write_page(l->verdict, opt->html) : LG_EXIT_OK;
+	int rc = opt->html ? write_page(l->verdict, t, opt->html) : LG_EXIT_OK;
 
 	if (!rc && !(opt->html && !strcmp(opt->html, "-")))
 		rc = opt->modules ? print_modules(l->verdict, opt) : print(l->verdict, t, opt);
@@ -305,7 +300,7 @@ static int run(int argc, char **argv)
 	struct lg_runs runs = { 0 };
 	struct lg_loaded l = { 0 };
 	struct lg_error err = { 0 };
-	struct table t = { 0 };
+	struct lg_run_table t = { 0 };
 	int rc = parse(argc, argv, &opt), refused;
 	bool several;
 

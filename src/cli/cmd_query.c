@@ -257,7 +257,7 @@ static int run(int argc, char **argv)
 	}
 	if (argc - optind < 2)
 		return lg_usage(&lg_cmd_query, "FILE and SQL are needed");
-	rc = lg_load(argv + optind, (size_t)(argc - optind) - 1, &l, &err);
+	rc = lg_load_run(argv + optind, (size_t)(argc - optind) - 1, &l, &err);
 	if (!rc)
 		rc = lg_judge(&l, 0, (double)NAN, &err);
 	if (!rc)

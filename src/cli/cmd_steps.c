@@ -46,7 +46,7 @@ static int run(int argc, char **argv)
 	}
 	if (optind >= argc)
 		return lg_usage(&lg_cmd_steps, "no FILE given");
-	if (lg_load(argv + optind, (size_t)(argc - optind), &l, &err) ||
+	if (lg_load_run(argv + optind, (size_t)(argc - optind), &l, &err) ||
 	    lg_judge(&l, 0, (double)NAN, &err) || lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
 		lg_complain(&err);
 		lg_loaded_done(&l);

@@ -10,12 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
 #include "import/import.h"
 #include "record/runtime_dir.h"
 #include "report/convert.h"
 #include "report/report.h"
+#include "report/runs.h"
 #include "serve/serve.h"
 
 extern char **environ;
@@ -88,6 +90,16 @@ static const struct lg_document documents[N_PAGES] = {
 	[HANDOFF] = { "perfetto", "text/html; charset=utf-8" },
 };
 
+static int write_report(const struct lg_loaded *l, struct lg_out *o, struct lg_error *err)
+{
+	struct lg_run_table ranks = { .of = l->verdict };
+	int rc = l->n > 1 ? lg_run_ranks(l->verdict, &ranks.row, &ranks.n) : 0;
+
+	rc = rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : lg_report_html(l->verdict, &ranks, o, err);
+	lg_free(ranks.row);
+	return rc;
+}
+
 /* Write one into dir, and open it; it loses its name: nothing of it stays, however we end. */
 static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l, const char *ui, int which,
 		     int *ret_file, struct lg_error *err)
@@ -102,7 +114,7 @@ static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l
 	if (rc)
 		return rc;
 	if (which == REPORT)
-		rc = lg_report_html(l->verdict, o, err);
+		rc = write_report(l, o, err);
 	else if (which == TRACE)
 		rc = lg_perfetto_write(l->trace, l->verdict, &all, o, err);
 	else
@@ -190,7 +202,7 @@ static int view(char **paths, size_t n, const struct options *opt, struct lg_ser
 	struct lg_loaded l = { 0 };
 	int file[N_PAGES] = { -1, -1, -1 };
 	sigset_t ends;
-	int rc = lg_load(paths, n, &l, err) ?: lg_judge(&l, 0, (double)NAN, err) ?:
+	int rc = lg_load_run(paths, n, &l, err) ?: lg_judge(&l, 0, (double)NAN, err) ?:
 		 make_pages(file, &l, opt->ui, err);
 
 	lg_loaded_done(&l);

@@ -234,6 +234,17 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	return lg_paths_operands(&p, paths, n, err) ?: lg_load_paths(&p, ret, err);
 }
 
+int lg_load_run(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
+{
+	int rc;
+
+	lg_import_parts_runs = true;
+	rc = lg_load(paths, n, ret, err);
+	if (!rc && ret->n_other)
+		lg_say("this is of one run: give the files of another one by themselves; laggard explain has a table of all");
+	return rc;
+}
+
 static int fill_inputs(struct lg_loaded *l, struct lg_error *err)
 {
 	struct lg_verdict *v = l->verdict;

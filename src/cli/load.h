@@ -22,7 +22,9 @@ struct lg_loaded {
 
 /* Read paths, files or folders of them, as one run. */
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
-/* The same for files that are known already; takes paths over, also where it fails. */
+/* The same where several runs in one would mislead: files of others are left out and named. */
+int lg_load_run(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
+/* As lg_load() for files that are known already; takes paths over, also where it fails. */
 int lg_load_paths(struct lg_paths *paths, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
 /* The value of --step-regex. -1: taken; else the exit status, after one line about it. */
 int lg_step_regex_option(const struct lg_command *cmd, const char *re);

@@ -9,6 +9,7 @@
  */
 #include "report/html_text.h"
 #include "report/report.h"
+#include "report/runs.h"
 
 void lg_html_head(struct lg_out *o, const char *title, bool script)
 {
@@ -29,7 +30,8 @@ void lg_html_head(struct lg_out *o, const char *title, bool script)
 		       "step late</span></header>\n<main>\n");
 }
 
-int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err)
+int lg_report_html(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o,
+		   struct lg_error *err)
 {
 	struct lg_accounts a;
 	char title[4096];
@@ -48,6 +50,8 @@ int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error
 		       "All of the verdict is on this "
 		       "page without it.</p></noscript>\n");
 	lg_html_findings(v, o);
+	if (runs)
+		lg_html_runs(runs, o);
 	lg_html_stages(v, o);
 	rc = rc ? rc : lg_html_memory(v, o, err);
 	rc = rc ? rc : lg_html_contents(v, o, err);

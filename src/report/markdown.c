@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "report/report.h"
+#include "report/runs.h"
 #include "report/text.h"
 
 /* Text from outside may not end a table cell, start a tag or a link, or hold control characters. */
@@ -100,7 +101,7 @@ void lg_markdown_findings(const struct lg_verdict *v, struct lg_out *o)
 	}
 }
 
-void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
+void lg_report_markdown(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o)
 {
 	char buf[4096], a[32], b[32], c[32];
 
@@ -144,6 +145,8 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 		lg_out_puts(o, "\n");
 	}
 	lg_markdown_findings(v, o);
+	if (runs)
+		lg_markdown_runs(runs, o);
 	lg_out_puts(o, "_laggard " LG_VERSION ", ");
 	for (size_t i = 0; i < v->n_inputs; i++) {
 		lg_out_puts(o, i ? ", " : "");

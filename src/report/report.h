@@ -17,10 +17,14 @@ struct lg_term_options {
 };
 
 void lg_report_json(const struct lg_verdict *v, struct lg_out *o);     /* schema 1 */
-void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o);    /* for a code host */
-void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o); /* for an issue or a chat */
+/* For a code host. runs: the table beside the verdict (runs.h), here and below; NULL = none. */
+struct lg_run_table;
+void lg_report_sarif(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o);
+/* For an issue or a chat. */
+void lg_report_markdown(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o);
 /* One page, with pictures (html.c). Unlike the others it adds up, and can run out of memory. */
-int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err) LG_MUST_CHECK;
+int lg_report_html(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o,
+		   struct lg_error *err) LG_MUST_CHECK;
 /* The page that hands "trace.pftrace", which lies beside it, to Perfetto's interface at ui (handoff.c). */
 void lg_report_handoff(const char *ui, const char *title, struct lg_out *o);
 void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *opt,

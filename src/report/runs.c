@@ -9,6 +9,7 @@
 #include "base/each.h"
 #include "base/median.h"
 #include "base/order.h"
+#include "report/html_text.h"
 #include "report/text.h"
 
 enum { WIDTH = 80, NAME = 26, NAME_MAX_WIDE = 60, ROWS_SHOWN = 16, COMMON_SHOWN = 8 };
@@ -157,61 +158,99 @@ static const char *number(char *buf, size_t size, double v, const char *unit)
 	return buf;
 }
 
-static void row(const struct lg_run_row *r, size_t folder, int wide, bool ranks, struct lg_out *o)
-{
-	char name[sizeof r->name + 32], rank[24] = "-", median[48], share[48];
-	int n, skip;
+/* What a row says, column by column. */
+enum { NAMED, KIND, RANK, STEPS, MEDIAN, LOST, FOUND, CELLS };
+static const char *const heads[CELLS] = { "", "kind", "rank", "steps", "median ms", "lost", "" };
+struct cells {
+	char text[CELLS][sizeof(((struct lg_run_row *)NULL)->name) + 32];
+};
 
-	n = snprintf(name, sizeof name, "%s", r->name + folder);
-	if (r->files > 1 && !ranks)
-		n = snprintf(name, sizeof name, "%s +%u", r->name + folder, r->files - 1);
-	skip = n > wide ? n - wide : 0; /* the end tells files apart; never the middle of a character */
+static const char *head(const struct lg_run_table *t, size_t k)
+{
+	return k == NAMED ? (t->of ? "ranks" : "runs") : k == FOUND ? (t->of ? "what names it" : "first finding") : heads[k];
+}
+
+static void fill(const struct lg_run_table *t, const struct lg_run_row *r, size_t folder, struct cells *c)
+{
+	enum { SIZE = sizeof c->text[0] };
+	char num[48];
+
+	if (r->files > 1 && !t->of)
+		snprintf(c->text[NAMED], SIZE, "%s +%u", r->name + folder, r->files - 1);
+	else
+		snprintf(c->text[NAMED], SIZE, "%s", r->name + folder);
+	snprintf(c->text[KIND], SIZE, "%s", r->format);
+	snprintf(c->text[RANK], SIZE, r->rank >= 0 ? "%d" : r->ranks > 1 ? "%u of" : "-",
+		 r->rank >= 0 ? r->rank : (int)r->ranks);
+	snprintf(c->text[STEPS], SIZE, "%llu", (unsigned long long)r->steps);
+	snprintf(c->text[MEDIAN], SIZE, "%s", number(num, sizeof num, r->median_ms, ""));
+	snprintf(c->text[LOST], SIZE, "%s", number(num, sizeof num, 100 * r->lost_share, " %"));
+	if (r->n_told)
+		snprintf(c->text[FOUND], SIZE, "%s %s%s", lg_severity_text(r->told[0].severity), rule_of(&r->told[0]),
+			 r->n_told > 1 ? " ..." : "");
+	else
+		snprintf(c->text[FOUND], SIZE, "%s", r->failed ? "could not be judged" : "-");
+}
+
+/* Of many ranks those are shown that a finding names. */
+static bool shown(const struct lg_run_table *t, const struct lg_run_row *r)
+{
+	return !t->of || t->n <= ROWS_SHOWN || r->n_told;
+}
+
+static size_t n_hidden(const struct lg_run_table *t)
+{
+	size_t n = 0;
+
+	LG_EACH(x, t->row, t->n)
+		n += !shown(t, x);
+	return n;
+}
+
+static void term_row(const struct cells *c, int wide, struct lg_out *o)
+{
+	const char *name = c->text[NAMED];
+	int n = (int)strlen(name), skip = n > wide ? n - wide : 0;
+
+	/* The end tells files apart; never the middle of a character. */
 	while (skip && ((unsigned char)name[skip] & 0xc0) == 0x80)
 		skip++;
-	if (r->rank >= 0)
-		snprintf(rank, sizeof rank, "%d", r->rank);
-	else if (r->ranks > 1)
-		snprintf(rank, sizeof rank, "%u of", r->ranks);
 	lg_text_safe(o, name + skip);
 	lg_out_printf(o, "%*s ", LG_MAX(wide - n + skip, 0), "");
-	lg_text_safe(o, r->format);
-	lg_out_printf(o, "%*s %5s %7llu %9s %7s ", LG_MAX(8 - (int)strlen(r->format), 0), "", rank,
-		      (unsigned long long)r->steps, number(median, sizeof median, r->median_ms, ""),
-		      number(share, sizeof share, 100 * r->lost_share, " %"));
-	if (r->n_told)
-		lg_out_printf(o, "%s %s%s\n", lg_severity_text(r->told[0].severity), rule_of(&r->told[0]),
-			      r->n_told > 1 ? " ..." : "");
-	else
-		lg_out_printf(o, "%s\n", r->failed ? "could not be judged" : "-");
+	lg_text_safe(o, c->text[KIND]);
+	lg_out_printf(o, "%*s %5s %7s %9s %7s %s\n", LG_MAX(8 - (int)strlen(c->text[KIND]), 0), "", c->text[RANK],
+		      c->text[STEPS], c->text[MEDIAN], c->text[LOST], c->text[FOUND]);
 }
+
+/* What several have in common, a sentence each. */
+struct common {
+	char text[COMMON_SHOWN][1024];
+	size_t n;
+};
 
 /* Of ranks: what holds up several of them, whether or not one of them is to blame. */
-static void common_of_ranks(const struct lg_verdict *v, size_t n, unsigned width, struct lg_out *o)
+static void common_of_ranks(const struct lg_run_table *t, struct common *c)
 {
-	size_t shown = 0;
-	char text[1024], whose[64];
+	char whose[64];
 
-	LG_EACH(f, v->findings, v->n_findings) {
-		if (f->severity == LG_SEVERITY_INFO || f->n_victims < 2 || shown++ >= COMMON_SHOWN)
+	LG_EACH(f, t->of->findings, t->of->n_findings) {
+		if (f->severity == LG_SEVERITY_INFO || f->n_victims < 2 || c->n >= COMMON_SHOWN)
 			continue;
-		if (f->n_victims >= n)
-			snprintf(whose, sizeof whose, "all %zu ranks", n);
+		if (f->n_victims >= t->n)
+			snprintf(whose, sizeof whose, "all %zu ranks", t->n);
 		else
-			snprintf(whose, sizeof whose, "%zu of %zu ranks", f->n_victims, n);
-		snprintf(text, sizeof text, "%s: %s %s: %s", whose, lg_severity_text(f->severity), f->id, f->title);
-		lg_text_wrap(o, text, 0, 2, width);
+			snprintf(whose, sizeof whose, "%zu of %zu ranks", f->n_victims, t->n);
+		snprintf(c->text[c->n++], sizeof c->text[0], "%s: %s %s: %s", whose, lg_severity_text(f->severity),
+			 f->id, f->title);
 	}
-	if (!shown)
-		lg_out_puts(o, "in common: no finding\n");
 }
 
-static void common_of_runs(const struct lg_run_row *r, size_t n, unsigned width, struct lg_out *o)
+static void common_of_runs(const struct lg_run_table *t, struct common *c)
 {
-	size_t in[LG_R_MAX] = { 0 }, shown = 0, judged = 0;
+	size_t in[LG_R_MAX] = { 0 }, judged = 0;
 	double least[LG_R_MAX], most[LG_R_MAX];
-	char text[512];
 
-	LG_EACH(x, r, n) {
+	LG_EACH(x, t->row, t->n) {
 		judged += !x->failed;
 		for (uint32_t i = 0; i < x->n_told; i++) {
 			enum lg_rule_id k = x->told[i].rule;
@@ -228,55 +267,150 @@ static void common_of_runs(const struct lg_run_row *r, size_t n, unsigned width,
 	}
 	for (size_t most_runs = judged; most_runs > 1; most_runs--)
 		for (int k = LG_R_NONE + 1; k < LG_R_MAX; k++) {
-			if (in[k] != most_runs || shown++ >= COMMON_SHOWN)
+			char share[64] = "";
+
+			if (in[k] != most_runs || c->n >= COMMON_SHOWN)
 				continue;
 			if (isfinite(least[k]))
-				snprintf(text, sizeof text, "in common: %s in %zu of %zu, %.1f to %.1f %% lost",
-					 lg_policy((enum lg_rule_id)k)->id, in[k], n, 100 * least[k],
-					 100 * most[k]);
-			else
-				snprintf(text, sizeof text, "in common: %s in %zu of %zu",
-					 lg_policy((enum lg_rule_id)k)->id, in[k], n);
-			lg_text_wrap(o, text, 0, 2, width);
+				snprintf(share, sizeof share, ", %.1f to %.1f %% lost", 100 * least[k], 100 * most[k]);
+			snprintf(c->text[c->n++], sizeof c->text[0], "in common: %s in %zu of %zu%s",
+				 lg_policy((enum lg_rule_id)k)->id, in[k], t->n, share);
 		}
-	if (!shown)
-		lg_out_puts(o, "in common: no finding\n");
 }
 
-void lg_report_runs(const struct lg_run_row *r, size_t n, const struct lg_verdict *v, bool all,
-		    const struct lg_term_options *opt, struct lg_out *o)
+static const struct common *find_common(const struct lg_run_table *t, struct common *c)
+{
+	c->n = 0;
+	if (t->of)
+		common_of_ranks(t, c);
+	else
+		common_of_runs(t, c);
+	if (!c->n)
+		snprintf(c->text[c->n++], sizeof c->text[0], "in common: no finding");
+	return c;
+}
+
+void lg_report_runs(const struct lg_run_table *t, bool all, const struct lg_term_options *opt,
+		    struct lg_out *o)
 {
 	unsigned width = opt->width > WIDTH ? opt->width : WIDTH;
-	size_t folder, shown = 0;
+	size_t folder, hidden = all ? 0 : n_hidden(t);
+	struct common common;
+	struct cells c;
 	int wide = NAME;
 
-	if (n < 2)
+	if (t->n < 2)
 		return;
-	folder = common_folder(r, n);
-	LG_EACH(x, r, n)
+	folder = common_folder(t->row, t->n);
+	LG_EACH(x, t->row, t->n)
 		wide = LG_MAX(wide, LG_MIN((int)strlen(x->name + folder) + 4, NAME_MAX_WIDE));
 	wide = LG_MIN(wide, (int)width - 54);
-	lg_out_printf(o, "\n%-*s %-8s %5s %7s %9s %7s %s\n", wide, v ? "ranks" : "runs", "kind", "rank", "steps",
-		      "median ms", "lost", v ? "what names it" : "first finding");
-	LG_EACH(x, r, n) {
-		if (!all && v && n > ROWS_SHOWN && !x->n_told)
-			continue;
-		row(x, folder, wide, v != NULL, o);
-		shown++;
+	lg_out_printf(o, "\n%-*s %-8s %5s %7s %9s %7s %s\n", wide, head(t, NAMED), head(t, KIND), head(t, RANK),
+		      head(t, STEPS), head(t, MEDIAN), head(t, LOST), head(t, FOUND));
+	LG_EACH_WHERE(all || shown(t, x), x, t->row, t->n) {
+		fill(t, x, folder, &c);
+		term_row(&c, wide, o);
 	}
-	if (shown < n)
-		lg_out_printf(o, "%s%zu ranks that no finding names (-v lists them)\n",
-			      shown ? "and " : "", n - shown);
-	LG_EACH(x, r, n)
-		if (x->failed) {
-			lg_text_safe(o, x->name + folder);
-			lg_out_puts(o, ": ");
-			lg_text_wrap(o, x->title, 2, 2, width);
+	if (hidden)
+		lg_out_printf(o, "%s%zu ranks that no finding names (-v lists them)\n", hidden < t->n ? "and " : "",
+			      hidden);
+	LG_EACH_WHERE(x->failed, x, t->row, t->n) {
+		lg_text_safe(o, x->name + folder);
+		lg_out_puts(o, ": ");
+		lg_text_wrap(o, x->title, 2, 2, width);
+	}
+	find_common(t, &common);
+	for (size_t i = 0; i < common.n; i++)
+		lg_text_wrap(o, common.text[i], 0, 2, width);
+}
+
+/* ---- one line each, Markdown, the page ------------------------------------------------------------ */
+
+void lg_brief_runs(const struct lg_run_table *t, struct lg_out *o)
+{
+	size_t folder = t->n > 1 ? common_folder(t->row, t->n) : 0;
+	struct common common;
+	struct cells c;
+
+	if (t->n < 2)
+		return;
+	LG_EACH_WHERE(!t->of || x->n_told, x, t->row, t->n) {
+		fill(t, x, folder, &c);
+		lg_out_puts(o, t->of ? "rank " : "run ");
+		if (t->of)
+			lg_out_printf(o, "%s, ", c.text[RANK]);
+		lg_text_safe(o, c.text[NAMED]);
+		lg_out_printf(o, ": %s, %s ms a step, lost %s\n", c.text[FOUND], c.text[MEDIAN], c.text[LOST]);
+	}
+	find_common(t, &common);
+	for (size_t i = 0; i < common.n; i++) {
+		lg_text_safe(o, common.text[i]);
+		lg_out_puts(o, "\n");
+	}
+}
+
+void lg_markdown_runs(const struct lg_run_table *t, struct lg_out *o)
+{
+	size_t folder = t->n > 1 ? common_folder(t->row, t->n) : 0, hidden = n_hidden(t);
+	struct common common;
+	struct cells c;
+
+	if (t->n < 2)
+		return;
+	for (size_t k = 0; k < CELLS; k++)
+		lg_out_printf(o, "| %s ", head(t, k));
+	lg_out_puts(o, "|\n|---|---|---:|---:|---:|---:|---|\n");
+	LG_EACH_WHERE(shown(t, x), x, t->row, t->n) {
+		fill(t, x, folder, &c);
+		for (size_t k = 0; k < CELLS; k++) {
+			lg_out_puts(o, "| ");
+			lg_markdown_text(o, c.text[k]);
+			lg_out_puts(o, " ");
 		}
-	if (v)
-		common_of_ranks(v, n, width, o);
-	else
-		common_of_runs(r, n, width, o);
+		lg_out_puts(o, "|\n");
+	}
+	lg_out_puts(o, "\n");
+	if (hidden)
+		lg_out_printf(o, "- %zu ranks that no finding names are not in the table\n", hidden);
+	find_common(t, &common);
+	for (size_t i = 0; i < common.n; i++) {
+		lg_out_puts(o, "- ");
+		lg_markdown_text(o, common.text[i]);
+		lg_out_puts(o, "\n");
+	}
+	lg_out_puts(o, "\n");
+}
+
+void lg_html_runs(const struct lg_run_table *t, struct lg_out *o)
+{
+	size_t folder = t->n > 1 ? common_folder(t->row, t->n) : 0;
+	struct common common;
+	struct cells c;
+
+	if (t->n < 2)
+		return;
+	lg_out_printf(o, "<section id=\"runs\" aria-labelledby=\"runs-h\"><h2 id=\"runs-h\">%s</h2>\n<ul>\n",
+		      t->of ? "Ranks beside each other" : "Runs beside each other");
+	find_common(t, &common);
+	for (size_t i = 0; i < common.n; i++) {
+		lg_out_puts(o, "<li>");
+		lg_html_text(o, common.text[i]);
+		lg_out_puts(o, "</li>\n");
+	}
+	lg_out_puts(o, "</ul>\n<div class=\"wide\"><table><thead><tr>");
+	for (size_t k = 0; k < CELLS; k++)
+		lg_out_printf(o, "<th scope=\"col\">%s</th>", head(t, k));
+	lg_out_puts(o, "</tr></thead><tbody>\n");
+	LG_EACH(x, t->row, t->n) {
+		fill(t, x, folder, &c);
+		for (size_t k = 0; k < CELLS; k++) {
+			lg_out_puts(o, k ? "<td>" : "<tr><th scope=\"row\">");
+			lg_html_text(o, c.text[k]);
+			lg_out_puts(o, k ? "</td>" : "</th>");
+		}
+		lg_out_puts(o, "</tr>\n");
+	}
+	lg_out_puts(o, "</tbody></table></div></section>\n");
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
@@ -302,11 +436,13 @@ static void json_row(struct lg_json *j, const struct lg_run_row *r)
 	lg_json_close(j, '}');
 }
 
-void lg_json_runs(const struct lg_run_row *r, size_t n, struct lg_json *j)
+void lg_json_runs(const struct lg_run_table *t, struct lg_json *j)
 {
+	if (!t->n)
+		return;
 	lg_json_key(j, "runs");
 	lg_json_open(j, '[');
-	LG_EACH(x, r, n)
+	LG_EACH(x, t->row, t->n)
 		json_row(j, x);
 	lg_json_close(j, ']');
 }

@@ -44,11 +44,21 @@ int lg_run_ranks(const struct lg_verdict *v, struct lg_run_row **ret, size_t *re
 /* Is anything told in a row that rows from another process may hold by mistake? Made harmless. */
 void lg_run_row_check(struct lg_run_row *r);
 
-/* The table for the terminal; all: every row, else those that say something where there are many. v: whose
- * ranks they are; NULL = runs. */
-void lg_report_runs(const struct lg_run_row *r, size_t n, const struct lg_verdict *v, bool all,
-		    const struct lg_term_options *opt, struct lg_out *o);
+/* Rows as a table; fewer than two are none, but for JSON. */
+struct lg_run_table {
+	struct lg_run_row *row;
+	size_t n;
+	const struct lg_verdict *of; /* whose ranks they are; NULL = runs */
+};
+/* For the terminal. all: every row, else of many ranks those that a finding names. */
+void lg_report_runs(const struct lg_run_table *t, bool all, const struct lg_term_options *opt,
+		    struct lg_out *o);
+/* A line for each run, or for each rank that a finding names, and for what they have in common. */
+void lg_brief_runs(const struct lg_run_table *t, struct lg_out *o);
+void lg_markdown_runs(const struct lg_run_table *t, struct lg_out *o);
+/* A section of the page. */
+void lg_html_runs(const struct lg_run_table *t, struct lg_out *o);
 /* The rows as the key "runs" of an object that is open. */
-void lg_json_runs(const struct lg_run_row *r, size_t n, struct lg_json *j);
+void lg_json_runs(const struct lg_run_table *t, struct lg_json *j);
 
 #endif /* LG_REPORT_RUNS_H */

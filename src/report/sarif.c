@@ -14,6 +14,7 @@
 #include "advise/advise.h"
 #include "report/json_write.h"
 #include "report/report.h"
+#include "report/runs.h"
 
 static void put_message(struct lg_json *j, const char *key, const char *text)
 {
@@ -152,7 +153,7 @@ static void put_result(struct lg_json *j, const struct lg_verdict *v, size_t i)
 	lg_json_close(j, '}');
 }
 
-void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
+void lg_report_sarif(const struct lg_verdict *v, const struct lg_run_table *runs, struct lg_out *o)
 {
 	struct lg_json j = { .o = o };
 	char headline[4096];
@@ -196,6 +197,8 @@ void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o)
 	lg_json_key(&j, "properties");
 	lg_json_open(&j, '{');
 	lg_json_key_str(&j, "headline", lg_headline(v, headline, sizeof headline));
+	if (runs)
+		lg_json_runs(runs, &j);
 	lg_json_close(&j, '}');
 	lg_json_close(&j, '}');
 	lg_json_close(&j, ']');

@@ -4,6 +4,7 @@ common; and what is said where there is no verdict."""
 import csv
 import decimal
 import json
+import re
 
 import pytest
 from conftest import ROOT
@@ -48,6 +49,84 @@ def test_another_run_among_the_files_is_a_row(explain, laggard, tmp_path):
     assert any(f"{later} is left out: it is of another run: " in line for line in together["limits"])
     assert laggard("explain", third, first, "--fail-on", "data.loader_wait").returncode == 3
     assert laggard("explain", third, "--fail-on", "data.loader_wait").returncode == 0
+
+
+def html_rows(page):
+    """The rows of the page's table of runs, as lists of texts; empty: it has none."""
+    section = re.search(r'<section id="runs".*?</section>', page, re.S)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", section[0])] if section else []
+
+
+def test_every_report_has_the_table_of_runs(explain, laggard, tmp_path):
+    """Rows and what they have in common, in each format; a single run has none in any."""
+    first = device_trace(tmp_path / "before.json", pid=7, loader_us=9000)
+    later = device_trace(tmp_path / "after_x.json", pid=8, start_s=HOUR, loader_us=4000)
+    runs = explain(first, later)["runs"]
+    common = "in common: data.loader_wait in 2 of 2, 28.5 to 47.3 % lost"
+    brief = laggard("explain", first, later, "--brief").stdout.splitlines()
+    assert brief[1:] == ["run before.json: high data.loader_wait, 19.04 ms a step, lost 47.27 %",
+                         "run after_x.json: high data.loader_wait, 14.04 ms a step, lost 28.49 %", common]
+    text = laggard("explain", first, later, "--markdown").stdout
+    assert "| before.json | kineto | - | 12 | 19.04 | 47.27 % | high data.loader\\_wait |\n" in text
+    assert "| after\\_x.json | kineto | - | 12 | 14.04 | 28.49 % | high data.loader\\_wait |\n" in text
+    assert "\n- " + common.replace("_", "\\_") + "\n" in text
+    sarif = json.loads(laggard("explain", first, later, "--sarif").stdout)
+    assert sarif["runs"][0]["properties"]["runs"] == runs
+    page = laggard("explain", first, later, "--html", "-").stdout
+    assert html_rows(page) == [["runs", "kind", "rank", "steps", "median ms", "lost", "first finding"],
+                               ["before.json", "kineto", "-", "12", "19.04", "47.27 %", "high data.loader_wait"],
+                               ["after_x.json", "kineto", "-", "12", "14.04", "28.49 %", "high data.loader_wait"]]
+    assert f"<li>{common}</li>" in page
+    alone = {how: laggard("explain", first, *how).stdout for how in (("--brief",), ("--markdown",), ("--sarif",), ("--html", "-"))}
+    assert len(alone["--brief",].splitlines()) == 1 and "in common" not in "".join(alone.values())
+    assert "| first finding |" not in alone["--markdown",] and not html_rows(alone["--html", "-"])
+    assert "runs" not in json.loads(alone["--sarif",])["runs"][0]["properties"]
+
+
+def test_every_report_has_the_table_of_ranks(explain, laggard, tmp_path):
+    ranks = [device_trace(tmp_path / f"rank{r}.json", pid=10 + r, rank=r, loader_us=9000) for r in range(2)]
+    runs = explain(*ranks)["runs"]
+    brief = laggard("explain", *ranks, "--brief").stdout.splitlines()
+    assert brief[1] == "rank 0, rank0.json: high data.loader_wait, 19.04 ms a step, lost 47.27 %"
+    assert brief[2].startswith("all 2 ranks: high data.loader_wait: ") and len(brief) == 3
+    text = laggard("explain", *ranks, "--markdown").stdout
+    assert "| rank1.json | kineto | 1 | 12 | 19.04 | - | - |\n" in text and "\n- all 2 ranks: high data.loader\\_wait: " in text
+    assert json.loads(laggard("explain", *ranks, "--sarif").stdout)["runs"][0]["properties"]["runs"] == runs
+    page = laggard("explain", *ranks, "--html", "-").stdout
+    assert [row[2] for row in html_rows(page)] == ["rank", "0", "1"] and "<li>all 2 ranks: high data.loader_wait: " in page
+
+
+def test_of_many_ranks_those_are_shown_that_a_finding_names(laggard, tmp_path):
+    ranks = [device_trace(tmp_path / f"rank{r:02}.json", pid=10 + r, rank=r, loader_us=9000) for r in range(18)]
+    text = laggard("explain", *ranks, "--markdown").stdout
+    assert "| rank00.json |" in text and "| rank01.json |" not in text
+    assert "\n- 17 ranks that no finding names are not in the table\n" in text
+    assert len(html_rows(laggard("explain", *ranks, "--html", "-").stdout)) == 1 + 18
+
+
+def test_other_commands_keep_to_one_run_and_say_so(laggard, tmp_path):
+    """As explain does: what comes out is of the first run alone, and a line names what is not in it."""
+    first = device_trace(tmp_path / "before.json", pid=7)
+    later = device_trace(tmp_path / "after.json", pid=8, start_s=HOUR)
+    window = device_trace(tmp_path / "window.json", pid=7, start_s=HOUR, first=5000)
+    out = tmp_path / "out.json"
+
+    def rows(command, *files):
+        out.unlink(missing_ok=True)
+        args = {"query": ("SELECT number FROM step ORDER BY ts", "--json"), "steps": ("--json",), "convert": ("-o", out)}[command]
+        done = laggard(command, *files, *args)
+        assert done.returncode == 0, done.stderr
+        return out.read_bytes() if command == "convert" else json.loads(done.stdout), done.stderr.splitlines()
+
+    for command in ("steps", "query", "convert"):
+        alone, quiet = rows(command, first)
+        both, said = rows(command, first, later)
+        assert both == alone and not quiet
+        assert f"laggard: {later} is left out: it is of another run: 3600 s after before.json" in said
+        assert any("laggard explain has a table of all" in line for line in said)
+        # Two windows of one process are one run.
+        windows, said = rows(command, first, window)
+        assert windows != alone and not said
 
 
 def test_windows_of_one_process_are_one_run(explain, tmp_path):

@@ -14,6 +14,7 @@
 #include "report/convert.h"
 #include "report/diff_report.h"
 #include "report/report.h"
+#include "report/runs.h"
 
 #define ROUNDING 1e-6 /* a sum of shares may be so much above 1 */
 
@@ -215,18 +216,24 @@ static void check_reports(const struct lg_verdict *v)
 		const char *(*fault)(const char *, size_t);
 	} reports[] = {
 		{ "explain --json", lg_report_json, fuzz_json_fault },
-		{ "explain --markdown", lg_report_markdown, text_fault },
 		{ "steps", lg_steps_table, text_fault },
 		{ "steps --csv", lg_steps_csv, text_fault },
 		{ "steps --json", lg_steps_json, fuzz_json_fault },
 	};
 	struct lg_term_options narrow = { .width = 40 };
+	struct lg_run_table ranks = { .of = v };
 	struct lg_out *o = memory();
 
+	must(!lg_run_ranks(v, &ranks.row, &ranks.n), "no table of ranks");
 	lg_report_term(v, &narrow, o);
+	lg_report_runs(&ranks, false, &narrow, o);
 	check_out(o, "explain", text_fault);
 	o = memory();
-	must(!lg_report_html(v, o, NULL), "the page could not be written");
+	lg_report_markdown(v, &ranks, o);
+	check_out(o, "explain --markdown", text_fault);
+	o = memory();
+	must(!lg_report_html(v, &ranks, o, NULL), "the page could not be written");
+	lg_free(ranks.row);
 	check_out(o, "explain --html", page_fault);
 	for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
 		o = memory();

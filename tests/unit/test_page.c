@@ -13,7 +13,7 @@ static char *page_of(const struct lg_verdict *v, size_t *ret_n)
 	char *text;
 
 	assert_int_equal(lg_out_memory(&o, NULL), 0);
-	assert_int_equal(lg_report_html(v, o, NULL), 0);
+	assert_int_equal(lg_report_html(v, NULL, o, NULL), 0);
 	text = lg_out_take(o, ret_n);
 	assert_non_null(text);
 	assert_int_equal(lg_out_close(o, NULL), 0);
@@ -262,7 +262,7 @@ static void memory_that_ends_is_an_error_and_nothing_worse(void **state)
 
 		assert_int_equal(lg_out_memory(&to, NULL), 0);
 		lg_alloc_fail_at(n);
-		rc = lg_report_html(o.v, to, &err);
+		rc = lg_report_html(o.v, NULL, to, &err);
 		rc = rc ? rc : lg_out_failed(to);
 		made = lg_alloc_count();
 		lg_alloc_fail_at(0);

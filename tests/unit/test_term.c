@@ -47,7 +47,7 @@ static char *printed(const struct lg_verdict *v, bool colour, unsigned width, in
 
 	assert_int_equal(lg_out_memory(&o, &err), 0);
 	if (markdown)
-		lg_report_markdown(v, o);
+		lg_report_markdown(v, NULL, o);
 	else
 		lg_report_term(v, &opt, o);
 	s = lg_out_take(o, &n);

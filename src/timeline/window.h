@@ -94,7 +94,7 @@ int lg_gpu_unnamed_saves(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUS
 
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). Of several runs each may be done
- * in a thread of its own; afterwards, also after a failure, the arena gets the pieces, one run after another. */
+ * in a thread of its own. Afterwards, also after a failure, the arena gets each one's pieces. */
 int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 int lg_gpu_keep_account(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 

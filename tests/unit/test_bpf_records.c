@@ -21,6 +21,7 @@ struct lg_session {
 	int32_t sampled_tid;
 	int64_t sampled_ts;
 	size_t sampled_n;
+	uint8_t sampled_gil;
 	uint64_t sampled_first;
 };
 
@@ -56,8 +57,9 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 	return stk;
 }
 
-const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid, uint64_t *ret_gil)
 {
+	*ret_gil = 0x6110;
 	return s->python == pid ? &s->layout : NULL;
 }
 
@@ -70,8 +72,10 @@ size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, 
 	return 0;
 }
 
-void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n,
+			      uint8_t gil)
 {
+	s->sampled_gil = gil;
 	s->sampled_tid = tid;
 	s->sampled_ts = ts;
 	s->sampled_n = n;
@@ -89,8 +93,9 @@ static void on_job(void *arg, int32_t pid)
 	((struct fixture *)arg)->told_job = pid;
 }
 
-static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
+static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout, uint64_t gil)
 {
+	assert_int_equal(gil, layout ? 0x6110 : 0);
 	((struct fixture *)arg)->told_python = layout ? pid : -pid;
 }
 

@@ -109,6 +109,8 @@ static size_t what_it_did(struct lg_case *c, struct lg_finding *f, const struct 
 	case LG_DID_DISK:
 		lg_io_tell(c, f, s, io);
 		break;
+	case LG_DID_GIL:
+		return lg_gil_tell(c, f, s);
 	case LG_DID_LOADER:
 		lg_loader_tell(c, f, s);
 		break;

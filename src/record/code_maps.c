@@ -613,7 +613,8 @@ void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, con
 	lg_pythons_sample(lg_session_addrs(s)->pythons, tid, ts, frames, n, gil);
 }
 
-size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames, uint8_t *ret_gil)
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames,
+			      uint8_t *ret_gil)
 {
 	return lg_pythons_take(lg_session_addrs(s)->pythons, tid, ts, frames, ret_gil);
 }

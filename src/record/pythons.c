@@ -713,7 +713,8 @@ void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, 
 	memcpy(k->frame, ret, n * sizeof *ret);
 }
 
-void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n, uint8_t gil)
+void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n,
+		       uint8_t gil)
 {
 	uint32_t i = lg_map_get(&p->by_tid, (uint32_t)tid);
 	struct sampled *s;

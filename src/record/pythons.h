@@ -54,7 +54,8 @@ void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, 
 		       lg_frm *ret);
 /* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one.
  * gil: LG_SAMPLE_GIL, _NO_GIL, 0. */
-void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n, uint8_t gil);
+void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n,
+		       uint8_t gil);
 size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told, uint8_t *ret_gil);
 /*
  * Where a thread that has not run since pid was found sleeps: no program saw it there. Asked at the end, of

@@ -197,7 +197,8 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 enum { LG_SESSION_PYTHON = 24 };
 void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames,
 			      size_t n, uint8_t gil);
-size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames, uint8_t *ret_gil);
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames,
+			      uint8_t *ret_gil);
 /* Python's frames of a thread that has not run since the recording began; at its end, process by process. */
 size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames);
 /* The program that tells them, to be run at each sample; -1 = there is none. Valid while its source lives. */

@@ -75,8 +75,8 @@ void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t 
 	X(NONE, NULL) X(OTHER_PROCESS, "other_process") X(SAME_PROCESS, "same_process")             \
 	X(KERNEL, "kernel") X(RANK, "rank") X(SELF, "self") X(HARDWARE, "hardware")
 
-/* What a thread had to do with Python's lock: waited for it; had it, and ran the interpreter, native code that was
- * called, the C library for a caller that is not known, or slept; ran native code without it. */
+/* What a thread had to do with Python's lock: waited for it; had it, and ran the interpreter, native code
+ * that was called, the C library for a caller that is not known, or slept; ran native code without it. */
 #define LG_GIL_DIDS(X)                                                                              \
 	X(WAITED, "waited") X(PYTHON, "python") X(NATIVE, "native") X(LIBRARY, "library")           \
 	X(ASLEEP, "asleep") X(RELEASED, "released")

@@ -118,8 +118,8 @@ enum {
 	LG_STATE_SUMMED = 1,   /* stands for many slices below the recording threshold */
 	LG_STATE_EDGE = 2,     /* start or end lies outside the trace */
 	LG_STATE_NOHOLDER = 4,
-	/* blocked, by the address that it slept on: it waited for its interpreter's lock (the GIL), which `blocker`
-	 * had when that began; it had the lock itself */
+	/* blocked, by the address that it slept on: it waited for its interpreter's lock (the GIL), which
+	 * `blocker` had when that began; it had the lock itself */
 	LG_STATE_GIL_WAIT = 8,
 	LG_STATE_GIL_HELD = 16
 };

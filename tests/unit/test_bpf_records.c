@@ -581,6 +581,48 @@ static void python_frames_of_a_sample_go_to_who_samples(void **state)
 	assert_int_equal(x->s.sampled_ts, 150);
 	assert_int_equal(x->s.sampled_n, 2);
 	assert_int_equal(x->s.sampled_first, 0xabc);
+	assert_int_equal(x->s.sampled_gil, 0);
+	s.r.h.flags = LG_BPF_SAMPLE_GIL;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(x->s.sampled_gil, LG_SAMPLE_GIL);
+	s.r.h.flags = LG_BPF_SAMPLE_NO_GIL;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(x->s.sampled_gil, LG_SAMPLE_NO_GIL);
+}
+
+static void who_had_pythons_lock_is_a_thread_of_the_process(void **state)
+{
+	static const struct {
+		uint32_t holder; /* as the process says */
+		uint8_t how, flags;
+		bool known;
+	} cases[] = {
+		{ 902, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, true },
+		{ 700, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false }, /* another process's */
+		{ 901, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false }, /* itself */
+		{ 0, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false },
+		{ 902, LG_BPF_GIL_HELD, LG_STATE_GIL_HELD, false },
+		{ 902, 0, 0, false },
+	};
+	struct fixture *x = *state;
+	uint64_t at = 1000;
+
+	lg_thread_get(x->s.b, 900, 902);
+	lg_thread_get(x->s.b, 700, 700);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++, at += 1000) {
+		struct lg_bpf_sleep s = { .h = header(LG_BPF_SLEEP, at + 500, 900, 901), .off_ts = at,
+					  .gil_holder = cases[i].holder };
+		struct lg_state_row row;
+
+		lg_bpf_feed(x->f, &s, sizeof s);
+		slice(x, 901, at, LG_WHY_SLEEP | cases[i].how, at + 500, at + 600, at + 700,
+		      LG_WHY_PREEMPTED, 0);
+		row = state_row(x, 3 * i);
+		assert_int_equal(row.kind, LG_BLOCKED);
+		assert_int_equal(row.reason, LG_WHY_SLEEP);
+		assert_int_equal(row.flags, cases[i].flags);
+		assert_int_equal(row.blocker, cases[i].known ? lg_thread_get(x->s.b, 900, 902) : 0);
+	}
 }
 
 static void an_interpreter_is_looked_for_less_and_less_often_until_it_is_there(void **state)
@@ -695,6 +737,7 @@ int main(void)
 		T(a_process_of_the_job_is_told_once_it_is_known),
 		T(python_frames_are_part_of_a_sleeps_stack),
 		T(python_frames_of_a_sample_go_to_who_samples),
+		T(who_had_pythons_lock_is_a_thread_of_the_process),
 		T(an_interpreter_is_looked_for_less_and_less_often_until_it_is_there),
 		T(refuses_records_whose_sizes_do_not_agree),
 		T(survives_any_bytes),

@@ -241,8 +241,8 @@ static bool sleeps_with_gil(const struct lg_case *c, lg_thr holder, const struct
 }
 
 /*
- * It waited for Python's lock: what the holder computed meanwhile is the cause, and so is that it slept with the
- * lock; what the holder itself waited for (a CPU, a disk) stays what it is.
+ * It waited for Python's lock: what the holder computed meanwhile is the cause, and so is that it slept with
+ * the lock; what the holder itself waited for (a CPU, a disk) stays what it is.
  */
 static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a, int64_t b, int hops,
 		       struct lg_pieces *out)

@@ -2,9 +2,10 @@
 /*
  * gil.c - when a thread waited for Python's global interpreter lock, and for which thread.
  *
- * A recorder that knows where the lock is tells each wait for it by the address slept on, and who had it then
- * (LG_STATE_GIL_WAIT): exact, of every thread. A holder is asked to give it up by each timer that ends such a
- * sleep; Python code does so at its next call or jump back, a native call that keeps the lock when it returns.
+ * A recorder that knows where the lock is tells each wait for it by the address slept on, and who had it
+ * then (LG_STATE_GIL_WAIT): exact, of every thread. A holder is asked to give it up by each timer that ends
+ * such a sleep; Python code does so at its next call or jump back, a native call that keeps the lock when it
+ * returns.
  *
  * Elsewhere waits of a rank's main thread are told by their shape.
  *
@@ -164,8 +165,8 @@ static int find_in(struct lg_case *c, const struct lg_rank *r, struct waits *w)
 			continue;
 		last = r->states[k];
 		one = (struct lg_gil_wait){ .thr = r->thr, .holder = s->waker[last], .from = s->ts[row],
-					    .end = s->ts[last] + s->dur[last], .asked = lg_row_end(c->t, s->ts[row], s->dur[row]),
-					    .last = true };
+					    .end = s->ts[last] + s->dur[last],
+					    .asked = s->ts[row] + s->dur[row], .last = true };
 		since = at_work_since(c, one.holder, one.from, one.end);
 		one.from = since > one.from ? since : one.from;
 		if (one.from >= one.end)
@@ -201,14 +202,16 @@ static int add_sleep(const struct lg_case *c, struct waits *w, size_t first, uin
 	const struct lg_state_tab *s = &c->t->state;
 	int64_t from = s->ts[row], end = lg_row_end(c->t, s->ts[row], s->dur[row]), cut;
 	bool timer = s->waker_ctx[row] == LG_CTX_HARDIRQ || s->waker_ctx[row] == LG_CTX_SOFTIRQ;
-	lg_thr thr = s->thr[row], holder = s->blocker[row], by = s->waker_ctx[row] == LG_CTX_TASK ? s->waker[row] : 0;
+	lg_thr by = s->waker_ctx[row] == LG_CTX_TASK ? s->waker[row] : 0;
+	lg_thr thr = s->thr[row], holder = s->blocker[row];
 	int rc = 0;
 
 	if (by == thr || c->t->thread.prc[by] != c->t->thread.prc[thr])
 		by = 0;
 	holder = holder ?: by;
 	cut = by && by != holder ? at_work_since(c, by, from, end) : end;
-	rc = add_told(w, first, (struct lg_gil_wait){ thr, holder, from, cut, 0, cut == end && !timer }, timer);
+	rc = add_told(w, first, (struct lg_gil_wait){ thr, holder, from, cut, 0, cut == end && !timer },
+		      timer);
 	if (!rc && cut < end)
 		rc = add_told(w, first, (struct lg_gil_wait){ thr, by, cut, end, 0, true }, false);
 	return rc;

@@ -2,8 +2,8 @@
 /*
  * gil_account.c - what each thread had to do with Python's lock (the GIL) in the whole run.
  *
- * Waits, and sleeps with the lock, are exact. Time on the CPU is what samples show, each of which tells whether
- * its thread had the lock (LG_SAMPLE_GIL, _NO_GIL): as good as their number.
+ * Waits, and sleeps with the lock, are exact. Time on the CPU is what samples show, each of which tells
+ * whether its thread had the lock (LG_SAMPLE_GIL, _NO_GIL): as good as their number.
  */
 #include <math.h>
 
@@ -73,7 +73,8 @@ static void count(const struct lg_trace *t, struct account *a, const struct lg_g
 	bool full = a->n >= ROWS_MAX;
 	lg_frm python = full ? 0 : what->python;
 	lg_str native = full ? 0 : what->native;
-	uint64_t key = lg_mix64((uint64_t)what->thr << 32 | what->by) ^ place_key(t, python, native) ^ (uint64_t)what->did;
+	uint64_t key = lg_mix64((uint64_t)what->thr << 32 | what->by) ^ place_key(t, python, native) ^
+		       (uint64_t)what->did;
 	uint32_t at = LG_MAP_APPEND(&a->at, key, a->v, a->n, a->cap,
 				    (struct lg_gil_row){ .thr = what->thr, .by = what->by, .did = what->did,
 							 .python = python, .native = native });
@@ -115,8 +116,9 @@ static void count_sleeps(struct lg_case *c, struct account *a)
 			continue;
 		p = lg_gil_place_of(c->t, s->stack[row]);
 		ns = lg_row_end(c->t, s->ts[row], s->dur[row]) - s->ts[row];
-		count(c->t, a, &(struct lg_gil_row){ .thr = s->thr[row], .did = LG_GIL_ASLEEP, .python = p.python,
-					       .native = lg_wait_name_of(c, row), .times = 1, .ns = ns, .longest = ns });
+		count(c->t, a, &(struct lg_gil_row){
+			.thr = s->thr[row], .did = LG_GIL_ASLEEP, .python = p.python,
+			.native = lg_wait_name_of(c, row), .times = 1, .ns = ns, .longest = ns });
 	}
 }
 
@@ -141,7 +143,8 @@ static void count_samples(const struct lg_case *c, struct account *a)
 }
 
 LG_ORDER_BY(by_thread_then_time, struct lg_gil_row,
-	    LG_CMP(x->thr, y->thr) ?: LG_CMP(x->did, y->did) ?: LG_CMP(y->ns, x->ns) ?: LG_CMP(x->python, y->python))
+	    LG_CMP(x->thr, y->thr) ?: LG_CMP(x->did, y->did) ?: LG_CMP(y->ns, x->ns) ?:
+		    LG_CMP(x->python, y->python))
 
 int lg_account_gil(struct lg_case *c)
 {

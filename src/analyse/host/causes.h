@@ -36,8 +36,8 @@ const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const
 
 /* ---- gil_story.c ---- */
 /*
- * Culprit, detail and evidence of a python.gil_wait; returns how many samples agree. Details, where the recording
- * tells of each wait for the lock; none elsewhere:
+ * Culprit, detail and evidence of a python.gil_wait; returns how many samples agree. Details, where the
+ * recording tells of each wait for the lock; none elsewhere:
  * native_call  asked to give the lock up, the culprit kept it most of the time: only native code can
  * python       it gave it up when it was asked
  */

@@ -103,9 +103,9 @@ static void say_run(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 			variance += (double)r->error * (double)r->error;
 		}
 	}
-	lg_evidence(c, f, LG_SAYS_PYTHON_GIL_WAIT_RUN, lg_thread_text(c, s->victim), (size_t)times, lg_s(times),
-		    lg_ms(waited), lg_ms(refused), lg_ms(longest), c->t->thread.tid[s->thr], lg_ms(ran), sqrt(variance) / 1e6,
-		    lg_ms(asleep));
+	lg_evidence(c, f, LG_SAYS_PYTHON_GIL_WAIT_RUN, lg_thread_text(c, s->victim), (size_t)times,
+		    lg_s(times), lg_ms(waited), lg_ms(refused), lg_ms(longest), c->t->thread.tid[s->thr],
+		    lg_ms(ran), sqrt(variance) / 1e6, lg_ms(asleep));
 }
 
 size_t lg_gil_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)

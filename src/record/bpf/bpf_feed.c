@@ -435,8 +435,8 @@ static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const s
 {
 	lg_thr waker = o->waker ? lg_thread_get(f->b, -1, (int32_t)o->waker) : 0;
 	struct lg_state_row row = {
-		.ts = o->off, .thr = thr, .cpu = o->cpu, .reason = o->why & LG_BPF_WHY_MASK, .flags = o->flags,
-		.waker = waker, .waker_ctx = o->ctx,
+		.ts = o->off, .thr = thr, .cpu = o->cpu, .reason = o->why & LG_BPF_WHY_MASK,
+		.flags = o->flags, .waker = waker, .waker_ctx = o->ctx,
 	};
 	int64_t blocked_end = o->wake ? o->wake : o->in;
 	const struct wait *w;

@@ -72,8 +72,8 @@ struct lg_bpf_hdr {
 #define LG_BPF_PYTHON_FAR 0xffffu
 
 /*
- * What a sleep has to do with the lock of the thread's interpreter (the GIL): in off_why of a slice and of what
- * is open, above its reason.
+ * What a sleep has to do with the lock of the thread's interpreter (the GIL): in off_why of a slice and of
+ * what is open, above its reason.
  */
 enum { LG_BPF_WHY_MASK = 15,
        LG_BPF_GIL_WAIT = 16, /* it waited for it, or to hand it over */
@@ -207,7 +207,7 @@ static inline __attribute__((always_inline)) __u64 lg_bpf_python_told(const stru
 
 /* struct _gil_runtime_state, the same from 3.8 to 3.14 (Include/internal/pycore_gil.h), in bytes. */
 #define LG_BPF_GIL_HOLDER 8  /* the state of who has it, or had it last; then an int: is it held? */
-#define LG_BPF_GIL_COND 32   /* what is waited for from here to the end: the condition, its mutex, the hand-over */
+#define LG_BPF_GIL_COND 32   /* from here on what is waited for: the condition, its mutex, the hand-over */
 #define LG_BPF_GIL_BYTES 208
 
 struct lg_bpf_python_process {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python's lock, told of real threads, and held against what the program's own clock says."""
 import json
+import re
 
 import pytest
 from test_python_frames import PYTHON, interpreters
@@ -123,10 +124,15 @@ def test_the_same_call_without_the_lock(run):
 
 
 @pytest.mark.live
-def test_a_builtin_keeps_the_lock_as_well(run):
+def test_a_builtin_keeps_the_lock_as_well(run, laggard, root, tmp_path):
     v, _ = run("builtin")
     f, = finding(v)
     assert f["detail"] == "native_call" and f["culprit"]["function"] == "helper"
+    page = (root / "doc/man/laggard-query.1").read_text(encoding="utf-8")
+    sql, = re.findall(r'laggard query gil\.lag "(.*?)"', page, re.S)
+    said = json.loads(laggard("query", "--json", tmp_path / "run.lag", sql).stdout)
+    assert (said[0]["tid"], said[0]["had_it"]) == (f["victims"][0]["tid"], f["culprit"]["tid"])
+    assert said[0]["kept_ms"] > said[0]["ms"] / 2
 
 
 @pytest.mark.live

@@ -499,6 +499,7 @@ static void conclude(struct lg_case *c)
 		lg_say(c, LG_SAYS_RUN_LEFT_OUT, c->n_findings_left_out);
 	lg_findings_calibrate(v);
 	lg_findings_rank(v);
+	lg_tell_profiled(c);
 	lg_fired_findings(c);
 	limits_from_diag(c);
 }

@@ -158,8 +158,8 @@ static bool is_profile(const char *name, const char *stem, size_t n)
 }
 
 /*
- * What record --profiler wrote beside a recording, by its owner, belongs to it, and is read with it. A folder that
- * cannot be listed has none.
+ * What record --profiler wrote beside a recording, by its owner, belongs to it, and is read with it. A folder
+ * that cannot be listed has none.
  */
 static int add_profiles(struct lg_paths *p, const char *recording, struct lg_error *err)
 {

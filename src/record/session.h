@@ -56,8 +56,8 @@ struct lg_record_options {
 	bool redact;          /* what tells of its owner goes from what is written (store/redact.h) */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
 	bool memory;          /* sample page faults; the hook tells of the allocator and writes snapshots */
-	unsigned profiler;    /* steps of torch.profiler that the hook takes: where something fires, and ... */
-	int64_t profiler_every_ns; /* ... so often; 0, and no ring: once */
+	unsigned profiler;    /* steps of torch.profiler that the hook takes: when something fires, and */
+	int64_t profiler_every_ns; /* so often; 0, and no ring: once */
 	bool no_python;       /* read no frames of Python's interpreters */
 	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */

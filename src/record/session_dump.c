@@ -172,7 +172,7 @@ int lg_session_watch_moments(struct lg_session *s, struct lg_error *err)
 	return rc;
 }
 
-/* The hook looks at the file now and then (hook/laggard/_memory.py, _profiler.py); a link there is not followed. */
+/* The hook looks at the file now and then (_memory.py, _profiler.py); a link there is not followed. */
 static void ask_hook(struct lg_session *s, const char *file, const char *for_what)
 {
 	const char *dir = lg_hook_current_dir();

@@ -553,7 +553,7 @@ static void name_snapshots(struct lg_session *s)
 	if (s->opt->memory && snprintf(s->snapshots, sizeof s->snapshots, "LAGGARD_MEMORY=%s%s%.*s", here,
 				       *here ? "/" : "", (int)n, out) >= (int)sizeof s->snapshots)
 		s->snapshots[0] = 0;
-	/* How many steps, after how many by itself (0: when it is asked), and where: _profiler.py of the hook. */
+	/* Steps, after how many by itself (0: when it is asked), and where: _profiler.py of the hook. */
 	if (s->opt->profiler &&
 	    snprintf(s->profiler, sizeof s->profiler, "LAGGARD_PROFILER=%u %u %s%s%.*s", s->opt->profiler,
 		     s->opt->ring_ns || s->opt->profiler_every_ns ? 0 : PROFILER_AFTER, here, *here ? "/" : "",

@@ -66,6 +66,7 @@ struct lg_gil_wait {
 	int64_t from, end;
 	int64_t asked;      /* since when it was asked to give the lock up; INT64_MAX = it was not */
 	bool last;          /* with its end the wait is over; else it goes on in the next one of thr */
+	bool told;          /* by the recorder; else by its shape */
 };
 
 /* The kernel's work in a rank's main thread, or in its copy, about from .. end. */

@@ -55,6 +55,8 @@ struct lg_gil_place {
 	lg_str native;
 };
 struct lg_gil_place lg_gil_place_of(const struct lg_trace *t, lg_stk stack);
+/* ns that a CPU sample stands for. */
+int64_t lg_gil_weight(const struct lg_trace *t, uint32_t row);
 /* gil_account.c: fills the verdict's gil. */
 int lg_account_gil(struct lg_case *c) LG_MUST_CHECK;
 /* The first wait of thr for it that covers part of [a, b); NULL = none. */

@@ -193,6 +193,7 @@ static int add_told(struct waits *w, size_t first, struct lg_gil_wait one, bool 
 		return 0;
 	}
 	one.asked = by_timer ? one.end : INT64_MAX;
+	one.told = true;
 	return LG_APPEND(w->v, w->n, w->cap, one) ? LG_E_NOMEM : 0;
 }
 
@@ -210,10 +211,12 @@ static int add_sleep(const struct lg_case *c, struct waits *w, size_t first, uin
 		by = 0;
 	holder = holder ?: by;
 	cut = by && by != holder ? at_work_since(c, by, from, end) : end;
-	rc = add_told(w, first, (struct lg_gil_wait){ thr, holder, from, cut, 0, cut == end && !timer },
-		      timer);
+	rc = add_told(w, first, (struct lg_gil_wait){
+		.thr = thr, .holder = holder, .from = from, .end = cut,
+		.last = cut == end && !timer }, timer);
 	if (!rc && cut < end)
-		rc = add_told(w, first, (struct lg_gil_wait){ thr, by, cut, end, 0, true }, false);
+		rc = add_told(w, first, (struct lg_gil_wait){
+			.thr = thr, .holder = by, .from = cut, .end = end, .last = true }, false);
 	return rc;
 }
 
@@ -237,12 +240,19 @@ static int add_told_of(const struct lg_case *c, lg_thr thr, struct waits *w)
 	return rc;
 }
 
-static bool is_told(const struct lg_trace *t)
+/* By process: does its recorder tell? */
+static bool *who_is_told(const struct lg_case *c)
 {
-	for (size_t i = 0; i < t->state.n; i++)
-		if (t->state.flags[i] & LG_STATE_GIL_WAIT)
-			return true;
-	return false;
+	const struct lg_trace *t = c->t;
+	bool *told = lg_calloc(t->process.n, sizeof *told);
+
+	for (size_t i = 0; told && i < t->state.n; i++)
+		if (t->state.flags[i] & (LG_STATE_GIL_WAIT | LG_STATE_GIL_HELD))
+			told[t->thread.prc[t->state.thr[i]]] = true;
+	for (size_t i = 0; told && i < t->sample.n; i++)
+		if (t->sample.flags[i] & (LG_SAMPLE_GIL | LG_SAMPLE_NO_GIL))
+			told[t->thread.prc[t->sample.thr[i]]] = true;
+	return told;
 }
 
 /* ---- both ---- */
@@ -251,15 +261,18 @@ LG_ORDER_BY(by_thread_and_time, struct lg_gil_wait, LG_CMP(x->thr, y->thr) ?: LG
 
 int lg_find_gil_waits(struct lg_case *c)
 {
-	bool told = is_told(c->t);
+	LG_AUTOFREE bool *told = who_is_told(c);
 	struct waits w = { 0 };
-	int rc = 0;
+	int rc = told ? 0 : LG_E_NOMEM;
 
-	for (lg_thr thr = 1; told && thr < c->t->thread.n && !rc; thr++)
-		rc = add_told_of(c, thr, &w);
-	for (size_t i = 0; !told && i < c->n_ranks && !rc; i++) {
+	for (lg_thr thr = 1; thr < c->t->thread.n && !rc; thr++)
+		if (told[c->t->thread.prc[thr]])
+			rc = add_told_of(c, thr, &w);
+	for (size_t i = 0; i < c->n_ranks && !rc; i++) {
 		size_t first = w.n;
 
+		if (told[c->ranks[i].prc])
+			continue;
 		rc = find_in(c, &c->ranks[i], &w);
 		if (!rc) {
 			struct waits own = { w.v ? w.v + first : NULL, w.n - first, 0 };
@@ -268,8 +281,7 @@ int lg_find_gil_waits(struct lg_case *c)
 			w.n = first + own.n;
 		}
 	}
-	if (!told)
-		LG_SORT(w.v, w.n, by_thread_and_time);
+	LG_SORT(w.v, w.n, by_thread_and_time);
 	c->gil = lg_arena_adopt(&c->v->arena, w.v);
 	c->n_gil = c->gil ? w.n : 0;
 	return rc ?: w.v && !c->gil ? LG_E_NOMEM : 0;

@@ -33,6 +33,11 @@ static bool is_anybodys(const struct lg_trace *t, lg_frm f)
 	return false;
 }
 
+int64_t lg_gil_weight(const struct lg_trace *t, uint32_t row)
+{
+	return (int64_t)LG_MIN(t->sample.weight[row], (uint64_t)INT64_MAX);
+}
+
 struct lg_gil_place lg_gil_place_of(const struct lg_trace *t, lg_stk stack)
 {
 	struct lg_gil_place p = { .did = LG_GIL_PYTHON };
@@ -83,8 +88,8 @@ static void count(const struct lg_trace *t, struct account *a, const struct lg_g
 	if (!r)
 		return;
 	r->times += what->times;
-	r->ns += what->ns;
-	r->refused += what->refused;
+	r->ns = lg_sum_ns(r->ns, what->ns);
+	r->refused = lg_sum_ns(r->refused, what->refused);
 	r->longest = LG_MAX(r->longest, what->longest);
 }
 
@@ -95,7 +100,9 @@ static void count_waits(const struct lg_case *c, struct account *a)
 	for (size_t i = 0; i < c->n_gil; i++) {
 		const struct lg_gil_wait *w = &c->gil[i];
 
-		whole += w->end - w->from;
+		if (!w->told)
+			continue;
+		whole = lg_sum_ns(whole, w->end - w->from);
 		count(c->t, a, &(struct lg_gil_row){
 			.thr = w->thr, .by = w->holder, .did = LG_GIL_WAITED, .times = w->last,
 			.ns = w->end - w->from, .longest = w->last ? whole : 0,
@@ -127,7 +134,8 @@ static void count_samples(const struct lg_case *c, struct account *a)
 	const struct lg_sample_tab *s = &c->t->sample;
 
 	for (size_t row = 0; row < s->n; row++) {
-		struct lg_gil_row r = { .thr = s->thr[row], .times = 1, .ns = (int64_t)s->weight[row] };
+		struct lg_gil_row r = { .thr = s->thr[row], .times = 1,
+					.ns = lg_gil_weight(c->t, (uint32_t)row) };
 		struct lg_gil_place p;
 
 		if (!(s->flags[row] & (LG_SAMPLE_GIL | LG_SAMPLE_NO_GIL)))

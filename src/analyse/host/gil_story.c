@@ -35,7 +35,7 @@ static void vote(struct places *p, lg_str name, lg_stk example, int64_t ns)
 		return;
 	if (i == p->n)
 		p->v[p->n++] = (struct place){ .name = name, .example = example };
-	p->v[i].ns += ns;
+	p->v[i].ns = lg_sum_ns(p->v[i].ns, ns);
 }
 
 static const struct place *most(const struct places *p)
@@ -64,17 +64,17 @@ static void see_piece(struct lg_case *c, struct story *y, const struct lg_piece 
 	struct lg_rows states = lg_states_in(c, p->thr, p->ts, end);
 	uint32_t row;
 
-	y->waited += p->dur;
+	y->waited = lg_sum_ns(y->waited, p->dur);
 	if (w && w->asked < end)
-		y->refused += end - LG_MAX(w->asked, p->ts);
+		y->refused = lg_sum_ns(y->refused, end - LG_MAX(w->asked, p->ts));
 	while (lg_next_cpu_sample(c, &samples, &row)) {
-		see_stack(c, y, c->t->sample.stack[row], 0, (int64_t)c->t->sample.weight[row]);
+		see_stack(c, y, c->t->sample.stack[row], 0, lg_gil_weight(c->t, row));
 		y->n_samples++;
 	}
 	while (lg_next_row(c, &states)) {
 		if (c->t->state.kind[states.row] != LG_BLOCKED)
 			continue;
-		y->asleep += states.to - states.from;
+		y->asleep = lg_sum_ns(y->asleep, states.to - states.from);
 		y->asleep_in = lg_wait_name_of(c, states.row) ?: y->asleep_in;
 		see_stack(c, y, c->t->state.stack[states.row], y->asleep_in, states.to - states.from);
 	}
@@ -92,14 +92,14 @@ static void say_run(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 
 		if (r->thr == s->victim && r->did == LG_GIL_WAITED) {
 			times += r->times;
-			waited += r->ns;
-			refused += r->refused;
+			waited = lg_sum_ns(waited, r->ns);
+			refused = lg_sum_ns(refused, r->refused);
 			longest = LG_MAX(longest, r->longest);
 		} else if (r->thr == s->thr && r->did == LG_GIL_ASLEEP) {
-			asleep += r->ns;
+			asleep = lg_sum_ns(asleep, r->ns);
 		} else if (r->thr == s->thr && (r->did == LG_GIL_PYTHON || r->did == LG_GIL_NATIVE ||
 						r->did == LG_GIL_LIBRARY)) {
-			ran += r->ns;
+			ran = lg_sum_ns(ran, r->ns);
 			variance += (double)r->error * (double)r->error;
 		}
 	}
@@ -108,13 +108,22 @@ static void say_run(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		    lg_ms(ran), sqrt(variance) / 1e6, lg_ms(asleep));
 }
 
+/* Does the recording tell of the lock in that thread's process? */
+static bool is_told(const struct lg_case *c, lg_thr thr)
+{
+	for (size_t i = 0; i < c->v->n_gil; i++)
+		if (c->t->thread.prc[c->v->gil[i].thr] == c->t->thread.prc[thr])
+			return true;
+	return false;
+}
+
 size_t lg_gil_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	const struct place *python, *native;
 	struct story y = { 0 };
 	size_t samples = 0;
 
-	if (!c->v->n_gil) { /* told by the shape of the waits: who held it ran Python */
+	if (!is_told(c, s->thr)) { /* only by the shape of the waits: who held it ran Python */
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
 		return samples;
 	}
@@ -122,14 +131,14 @@ size_t lg_gil_tell(struct lg_case *c, struct lg_finding *f, const struct lg_caus
 		see_piece(c, &y, p);
 	python = most(&y.python);
 	native = most(&y.native);
-	f->detail = y.refused * 2 > y.waited ? "native_call" : "python";
+	f->detail = y.refused > y.waited / 2 ? "native_call" : "python";
 	if (python ?: native) {
 		f->culprit.function = lg_string(c->t, (python ?: native)->name);
 		lg_culprit_set_stack(c, f, (python ?: native)->example);
 	}
-	if (y.refused * 2 > y.waited)
+	if (y.refused > y.waited / 2)
 		lg_evidence(c, f, LG_SAYS_PYTHON_GIL_WAIT_KEPT, lg_ms(y.refused), lg_ms(y.waited),
-			    y.asleep * 2 > y.waited ? ", asleep in " : native ? ", in " : "",
+			    y.asleep > y.waited / 2 ? ", asleep in " : native ? ", in " : "",
 			    native ? lg_file_name(lg_string(c->t, native->name)) : "");
 	say_run(c, f, s);
 	return y.n_samples;

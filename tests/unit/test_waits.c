@@ -524,7 +524,7 @@ static void a_native_call_that_keeps_pythons_lock_is_told_from_python_code(void 
 
 static void survives_the_failure_of_any_allocation(void **state)
 {
-	static const enum stall kinds[] = { STALL_SYNC, STALL_GIL };
+	static const enum stall kinds[] = { STALL_SYNC, STALL_GIL, STALL_GIL };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -532,6 +532,7 @@ static void survives_the_failure_of_any_allocation(void **state)
 
 		p.n_steps = 60;
 		p.helper_runs = "/usr/bin/python3.11";
+		p.gil = i == 2 ? GIL_KEPT : GIL_UNTOLD;
 		p.two_launchers = i == 0;
 		p.n_ranks = i == 0 ? 4 : 2;
 		p.own_bytes = p.disk_bytes = 50e6;

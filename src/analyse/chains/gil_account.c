@@ -18,6 +18,7 @@ struct account {
 	struct lg_gil_row *v;
 	size_t n, cap;
 	struct lg_map at;
+	bool failed; /* without memory */
 };
 
 /* Is it in the C library, the loader or the kernel's page of code? Anybody may have called it. */
@@ -85,8 +86,10 @@ static void count(const struct lg_trace *t, struct account *a, const struct lg_g
 							 .python = python, .native = native });
 	struct lg_gil_row *r = at ? &a->v[at - 1] : NULL;
 
-	if (!r)
+	if (!r) {
+		a->failed = true;
 		return;
+	}
 	r->times += what->times;
 	r->ns = lg_sum_ns(r->ns, what->ns);
 	r->refused = lg_sum_ns(r->refused, what->refused);
@@ -168,5 +171,5 @@ int lg_account_gil(struct lg_case *c)
 	LG_SORT(a.v, a.n, by_thread_then_time);
 	c->v->gil = lg_arena_adopt(&c->v->arena, a.v);
 	c->v->n_gil = c->v->gil ? a.n : 0;
-	return a.v && !c->v->gil ? LG_E_NOMEM : 0;
+	return a.failed || (a.v && !c->v->gil) ? LG_E_NOMEM : 0;
 }

@@ -208,6 +208,14 @@ static const struct {
 			"bound on how much of it may wait.",
 	    .confirm = "Leave the named work out for a few steps (without a name: one step with with_stack=True tells "
 		       "it): the idle time goes with it." } },
+	{ "python.gil_wait", "native_call",
+	  { .fix = "Let the call release the lock while it works or waits: Py_BEGIN_ALLOW_THREADS, `with nogil` (Cython), "
+		   "py::call_guard<py::gil_scoped_release>() (pybind11), ctypes.CDLL instead of PyDLL. A builtin on a "
+		   "large input (sorted, sum, json, pickle, re) cannot: call it on pieces, or do that work in a process "
+		   "of its own (multiprocessing, a DataLoader worker).",
+	    .tradeoff = "Native code that released the lock must not touch Python's objects; another process costs memory "
+			"and the copying of what it works on.",
+	    .confirm = "Leave the call out (or give it little to do) for a minute: the waits go with it." } },
 	{ "data.loader_wait", "workers_zero",
 	  { .fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise num_workers up to "
 		   "the free CPUs while the wait shrinks.",

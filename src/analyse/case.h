@@ -34,7 +34,6 @@ struct lg_rank {
 	size_t n_met;
 	struct lg_arrival *arrivals; /* its collectives, by arrival */
 	size_t n_arrivals;
-	size_t gil_first, n_gil; /* its waits in ctx->gil, by time */
 };
 
 struct lg_stage_seg {
@@ -61,10 +60,13 @@ struct lg_arrival {
 	uint32_t n_seen;     /* ranks matched */
 };
 
-/* A rank's thread waited for Python's lock, and holder had it in [from, end). */
+/* A thread waited for Python's lock, and holder had it in [from, end). */
 struct lg_gil_wait {
-	lg_thr thr, holder;
+	lg_thr thr, holder; /* holder 0: not known */
 	int64_t from, end;
+	int64_t asked;      /* since when it was asked to give the lock up; INT64_MAX = it was not */
+	bool last;          /* with its end the wait is over; else it goes on in the next one of thr */
+	bool told;          /* by the recorder; else by its shape */
 };
 
 /* The kernel's work in a rank's main thread, or in its copy, about from .. end. */
@@ -113,7 +115,8 @@ struct lg_case {
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
-	struct lg_gil_wait *gil; /* NULL = none; see gil.c */
+	struct lg_gil_wait *gil; /* by thread, then time; NULL = none; see gil.c */
+	size_t n_gil;
 	struct lg_chore *chores; /* by thread, then time, disjoint; see chores.c */
 	size_t n_chores;
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */

@@ -499,6 +499,7 @@ static void conclude(struct lg_case *c)
 		lg_say(c, LG_SAYS_RUN_LEFT_OUT, c->n_findings_left_out);
 	lg_findings_calibrate(v);
 	lg_findings_rank(v);
+	lg_tell_profiled(c);
 	lg_fired_findings(c);
 	limits_from_diag(c);
 }
@@ -508,7 +509,8 @@ static int explain(struct lg_case *c)
 {
 	static int (*const questions[])(struct lg_case *c) = {
 		lg_note_fired, lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives,
-		lg_find_gil_waits, lg_find_chores, lg_account, judge_what_there_is, lg_ask_finders,
+		lg_find_gil_waits, lg_account_gil, lg_find_chores, lg_account, judge_what_there_is,
+		lg_ask_finders,
 	};
 	int rc = 0;
 

@@ -22,6 +22,7 @@ int lg_find_compile(struct lg_case *c) LG_MUST_CHECK; /* compile_facts.c */
 int lg_find_flags(struct lg_case *c) LG_MUST_CHECK; /* flag_rules.c: settings that cost time */
 int lg_find_ranks_part(struct lg_case *c) LG_MUST_CHECK; /* ranks_part.c: parameters under DDP */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK; /* saves.c: checkpoints; after all findings */
+void lg_tell_profiled(struct lg_case *c); /* profiled.c: what record --profiler did, as limits */
 
 /* ---- logs/ ---- */
 /* log_signals.c: every kind of line that an importer keeps, by rules/signals.def. */

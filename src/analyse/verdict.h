@@ -123,6 +123,18 @@ struct lg_fired {
 	const char *answer;     /* what took its time; NULL = not known */
 };
 
+/* What a thread had to do with Python's lock (the GIL) in one place, in the whole run (gil_account.c). */
+struct lg_gil_row {
+	lg_thr thr, by;      /* by: waited: who had it; 0 = not known */
+	enum lg_gil_did did; /* waited, asleep: exact */
+	lg_frm python;       /* innermost Python frame; 0 = not known */
+	lg_str native;       /* what that had called, asleep: in the kernel; 0 = nothing, or not known */
+	uint64_t times;      /* waits (that ended with this holder), sleeps, or samples */
+	int64_t ns, longest; /* longest: a whole wait, a sleep; else 0 */
+	int64_t refused;     /* of a wait: since the holder had been asked to give it up */
+	int64_t error;       /* of ns, at 95 %; 0 = exact */
+};
+
 /* Does the run move (host/standing.c)? */
 enum lg_hang_state { LG_HANG_UNKNOWN, LG_HANG_RUNNING, LG_HANG_WAITING, LG_HANG_HUNG, LG_HANG_FINISHED };
 struct lg_hang_rank {
@@ -200,6 +212,8 @@ struct lg_verdict {
 		struct lg_hang_rank *ranks;
 		size_t n;
 	} hang;
+	struct lg_gil_row *gil; /* by thread, what it did, time; NULL = no source tells */
+	size_t n_gil;
 	struct lg_fired *fired;
 	size_t n_fired;
 	const struct lg_memory *memory; /* of devices; NULL = the input tells nothing of it */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "cli/pids.h"
 #include "record/hook_inject.h"
 #include "record/session.h"
@@ -105,7 +106,7 @@ static int bad(const char *name, const char *value, const char *want)
 	return lg_usage(&lg_cmd_record, "%s %s: %s", name, value, want);
 }
 
-/* --trigger, --max-dumps and --at. */
+/* --trigger, --max-dumps, --at and --profiler. */
 static int set_moment(struct parsed *p, const char *name, const char *v)
 {
 	struct lg_error err = { 0 };
@@ -121,6 +122,17 @@ static int set_moment(struct parsed *p, const char *name, const char *v)
 		p->o.at_ns = *v == '/' ? lg_parse_duration(v + 1) : -1;
 		if (p->o.at_ns < LEAST_AT || p->o.at_ns > MOST_AT)
 			return bad(name, v, "/ and a duration from a second to a day: /10s begins at a full ten seconds");
+		return 0;
+	}
+	if (!strcmp(name, "--profiler")) {
+		char steps[8] = "";
+		const char *slash = strchr(v, '/');
+
+		snprintf(steps, sizeof steps, "%.*s", slash ? (int)LG_MIN(slash - v, 7) : 7, v);
+		p->o.profiler_every_ns = slash ? lg_parse_duration(slash + 1) : 0;
+		if (!lg_parse_number(steps, 1, 1000, &n) || (slash && p->o.profiler_every_ns < LEAST_AT))
+			return bad(name, v, "a number of steps, 1 to 1000, and how often: 3, 3/10m");
+		p->o.profiler = (unsigned)n;
 		return 0;
 	}
 	if (p->o.n_triggers == LG_TRIGGERS_MAX)
@@ -220,6 +232,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 	static const char *const with_value[] = {
 		"-o", "--output", "-p", "--pid", "--job", "-F", "--freq", "--for", "--ring", "--ring-bytes",
 		"--profile", "--tier", "--user", "--device-rate", "--trigger", "--max-dumps", "--at",
+		"--profiler",
 	};
 	int i;
 
@@ -271,6 +284,8 @@ static int parse(struct parsed *p, int argc, char **argv)
 /* The hook reads of it in its environment. */
 static int want_modules(struct parsed *p)
 {
+	if (p->o.profiler && (!p->o.cmd || !p->o.hook))
+		return lg_usage(&lg_cmd_record, "--profiler needs -- CMD and the hook that marks its steps");
 	if (!p->modules)
 		return 0;
 	if (!p->o.cmd || !p->o.hook)
@@ -466,6 +481,8 @@ const struct lg_command lg_cmd_record = {
 		"  --memory             which lines touch memory first; of CUDA: the allocator's history, its\n"
 		"                       statistics every 10 steps, a snapshot where a request fails\n"
 		"  --attach-hook        have the Python (3.14 on) of a job that runs already mark its steps\n"
+		"  --profiler K         K steps of torch.profiler in the job: once, or with --ring where a\n"
+		"                       trigger fires; K/DUR: every DUR. explain joins them\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
 		"  --modules            where forward and backward spend their time, by module of the model\n"
 		"  --no-python          read no frames of Python's interpreters\n"

@@ -85,7 +85,7 @@ static bool read_status(pid_t pid, uid_t *ret_user, pid_t *ret_parent, bool *ret
 	return true;
 }
 
-/* laggard record ... --ring ..., or --memory: as far as its own options go. */
+/* laggard record ... --ring ..., --memory or --profiler: as far as its own options go. */
 static bool has_ring(struct recorder *r)
 {
 	const char *end = r->cmdline + r->n;
@@ -97,7 +97,8 @@ static bool has_ring(struct recorder *r)
 			return false;
 		if (i > 1 && !strcmp(a, "--"))
 			break;
-		ring |= i > 1 && (!strcmp(a, "--ring") || !strncmp(a, "--ring=", 7) || !strcmp(a, "--memory"));
+		ring |= i > 1 && (!strcmp(a, "--ring") || !strncmp(a, "--ring=", 7) || !strcmp(a, "--memory") ||
+				 !strcmp(a, "--profiler") || !strncmp(a, "--profiler=", 11));
 		if (i > 1 && !strcmp(a, "-o") && a + 3 < end)
 			snprintf(r->out, sizeof r->out, "%s", a + 3);
 	}
@@ -135,7 +136,7 @@ static const char *no_recorder(pid_t pid, struct recorder *ret)
 	if (!is_laggard(pid) || !ret->n)
 		return "is no recorder: laggard record";
 	if (!has_ring(ret))
-		return "does not record with --ring or --memory";
+		return "does not record with --ring, --memory or --profiler";
 	if (same_program(ret->parent, ret))
 		return "is a helper of a recorder, which is its parent";
 	if (!blocked)

@@ -148,12 +148,60 @@ int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
 	return keep(p, lg_strdup(path), false, err);
 }
 
+/* run.lag -> run-rank0-4711-profile-1.json: is name that, of the recording whose stem it has n bytes of? */
+static bool is_profile(const char *name, const char *stem, size_t n)
+{
+	size_t m = strlen(name);
+
+	return !strncmp(name, stem, n) && name[n] == '-' && strstr(name + n, "-profile-") && m > 5 &&
+	       !strcmp(name + m - 5, ".json");
+}
+
+/*
+ * What record --profiler wrote beside a recording, by its owner, belongs to it, and is read with it. A folder
+ * that cannot be listed has none.
+ */
+static int add_profiles(struct lg_paths *p, const char *recording, struct lg_error *err)
+{
+	const char *slash = strrchr(recording, '/'), *stem = slash ? slash + 1 : recording;
+	size_t n = strlen(stem);
+	char *folder = lg_strdup(recording);
+	struct stat own, st;
+	struct dirent **e;
+	int n_found, rc = folder ? 0 : nomem(err);
+
+	if (folder)
+		folder[stem - recording] = 0;
+	if (rc || n < 5 || strcmp(stem + n - 4, ".lag") || stat(recording, &own) || !S_ISREG(own.st_mode)) {
+		lg_free(folder);
+		return rc;
+	}
+	n_found = scandir(*folder ? folder : ".", &e, NULL, alphasort);
+	for (int i = 0; i < n_found; i++) {
+		bool is = !rc && is_profile(e[i]->d_name, stem, n - 4);
+		char *path = !is ? NULL : *folder ? inside(folder, e[i]->d_name) : lg_strdup(e[i]->d_name);
+
+		if (path && !lstat(path, &st) && S_ISREG(st.st_mode) && st.st_uid == own.st_uid &&
+		    !lg_paths_find(p, path))
+			rc = keep(p, path, true, err);
+		else
+			lg_free(path);
+		free(e[i]);
+	}
+	if (n_found >= 0)
+		free(e);
+	lg_free(folder);
+	return rc;
+}
+
 int lg_paths_operands(struct lg_paths *p, char **operands, size_t n, struct lg_error *err)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++)
 		rc = lg_paths_add(p, operands[i], err);
+	for (size_t i = 0, files = p->n; i < files && !rc; i++)
+		rc = add_profiles(p, p->path[i], err);
 	if (rc)
 		lg_paths_done(p);
 	return rc;

@@ -262,6 +262,32 @@ static void input_cell(const struct lg_verdict *v, size_t row, int col, sqlite3_
 	}
 }
 
+static size_t gil_rows(const struct lg_verdict *v)
+{
+	return v->n_gil;
+}
+
+static void gil_cell(const struct lg_verdict *v, size_t row, int col, sqlite3_context *to)
+{
+	const struct lg_gil_row *r = &v->gil[row];
+	const struct lg_frame_tab *f = &v->trace->frame;
+
+	switch (col) {
+	case 0: sqlite3_result_int64(to, r->thr); break;
+	case 1: text(to, lg_gil_did_text(r->did)); break;
+	case 2: known(to, r->by ? (int64_t)r->by : -1); break;
+	case 3: text(to, r->python ? lg_string(v->trace, f->name[r->python]) : NULL); break;
+	case 4: text(to, r->python ? lg_string(v->trace, f->file[r->python]) : NULL); break;
+	case 5: known(to, r->python ? (int64_t)f->line[r->python] : -1); break;
+	case 6: text(to, r->native ? lg_string(v->trace, r->native) : NULL); break;
+	case 7: sqlite3_result_int64(to, (sqlite3_int64)r->times); break;
+	case 8: sqlite3_result_int64(to, r->ns); break;
+	case 9: sqlite3_result_int64(to, r->longest); break;
+	case 10: sqlite3_result_int64(to, r->refused); break;
+	default: sqlite3_result_int64(to, r->error);
+	}
+}
+
 static const struct derived derived_tables[] = {
 	{ "step", "ts, dur, median, number, prc, thr, rank, slow, warmup, compute_ms, comm_exposed_ms, "
 		  "copy_exposed_ms, idle_ms, idle_cause", step_rows, step_cell },
@@ -272,6 +298,7 @@ static const struct derived derived_tables[] = {
 	  finding_rows, finding_cell },
 	{ "evidence", "finding, against, text, ts, dur", evidence_rows, evidence_cell },
 	{ "stage", "stage, median_ms, share, slow_excess_ms", stage_rows, stage_cell },
+	{ "gil", "thr, did, by, function, file, line, native, times, ns, longest, refused, error", gil_rows, gil_cell },
 	{ "input", "path, format, host, duration_s, lost_events", input_rows, input_cell },
 };
 

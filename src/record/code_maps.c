@@ -589,7 +589,7 @@ static void attach_hook(struct lg_session *s, int32_t pid, uint64_t base, const 
 		lg_add_diag_now(a->b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1, "pid %d: %s", pid, err.message);
 }
 
-const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid, uint64_t *ret_gil)
 {
 	struct lg_addrs *a = lg_session_addrs(s);
 	const struct lg_bpf_python_layout *found = lg_pythons_layout(a->pythons, pid);
@@ -617,17 +617,20 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 		}
 		close(fd);
 	}
+	*ret_gil = found ? lg_pythons_gil(a->pythons, pid) : 0;
 	return found;
 }
 
-void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n,
+			      uint8_t gil)
 {
-	lg_pythons_sample(lg_session_addrs(s)->pythons, tid, ts, frames, n);
+	lg_pythons_sample(lg_session_addrs(s)->pythons, tid, ts, frames, n, gil);
 }
 
-size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames)
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames,
+			      uint8_t *ret_gil)
 {
-	return lg_pythons_take(lg_session_addrs(s)->pythons, tid, ts, frames);
+	return lg_pythons_take(lg_session_addrs(s)->pythons, tid, ts, frames, ret_gil);
 }
 
 size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames)

@@ -240,6 +240,7 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 {
 	struct lg_sample_row row = { .ts = head->ts, .cpu = head->cpu, .event = p->s_event };
 	uint64_t python[LG_SESSION_PYTHON];
+	uint8_t gil;
 	bool fault = head->event == p->ev_fault;
 	size_t at = fault ? 0 : sizeof row.weight; /* of the chain: only the clock's have a period */
 	struct lg_perf_chain c;
@@ -269,7 +270,8 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	row.stack = lg_session_stack(p->in.s, &(struct lg_addresses){
 		.pid = head->pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user,
 		.n_user = c.n_user, .python = python,
-		.n_python = lg_session_take_python(p->in.s, head->tid, head->ts, python) });
+		.n_python = lg_session_take_python(p->in.s, head->tid, head->ts, python, &gil) });
+	row.flags = gil;
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
 		row.flags |= LG_SAMPLE_KERNEL;
 	if (fault) {

@@ -26,13 +26,20 @@
 		  .units = (code_at) / 2 }
 
 static const struct lg_python_layout layouts[] = {
-	{ 1396, 32, 8, WALK(24, DIRECT, 176, 24, 32, 104, BYTE, 0, EACH), CODE(40, 104, 112, 120, 0) },
-	{ 588, 32, 8, WALK(24, DIRECT, 176, 24, 32, 104, BYTE, 0, EACH), CODE(40, 104, 112, 120, 0) },
-	{ 588, 32, 8, WALK(24, DIRECT, 176, 24, 32, 96, UNIT, 0, EACH), CODE(40, 104, 112, 120, 0) },
-	{ 596, 40, 16, WALK(56, 8, 152, 48, 32, 56, ADDRESS, 68, MARKED), CODE(72, 112, 128, 136, 184) },
-	{ 1548, 40, 72, WALK(56, 0, 136, 8, 0, 56, ADDRESS, 70, SHIM), CODE(68, 112, 128, 136, 192) },
-	{ 2164, 632, 7344, WALK(72, DIRECT, 152, 8, 0, 56, ADDRESS, 70, SHIM), CODE(68, 112, 128, 136, 200) },
-	{ 2340, 808, 7344, WALK(72, DIRECT, 152, 8, 0, 56, ADDRESS, 74, SHIM), CODE(68, 112, 128, 136, 208) },
+	{ 1396, 32, 8, 1152, false, WALK(24, DIRECT, 176, 24, 32, 104, BYTE, 0, EACH),
+	  CODE(40, 104, 112, 120, 0) },
+	{ 588, 32, 8, 352, false, WALK(24, DIRECT, 176, 24, 32, 104, BYTE, 0, EACH),
+	  CODE(40, 104, 112, 120, 0) },
+	{ 588, 32, 8, 352, false, WALK(24, DIRECT, 176, 24, 32, 96, UNIT, 0, EACH),
+	  CODE(40, 104, 112, 120, 0) },
+	{ 596, 40, 16, 360, false, WALK(56, 8, 152, 48, 32, 56, ADDRESS, 68, MARKED),
+	  CODE(72, 112, 128, 136, 184) },
+	{ 1548, 40, 72, 384, true, WALK(56, 0, 136, 8, 0, 56, ADDRESS, 70, SHIM),
+	  CODE(68, 112, 128, 136, 192) },
+	{ 2164, 632, 7344, 16, true, WALK(72, DIRECT, 152, 8, 0, 56, ADDRESS, 70, SHIM),
+	  CODE(68, 112, 128, 136, 200) },
+	{ 2340, 808, 7344, 16, true, WALK(72, DIRECT, 152, 8, 0, 56, ADDRESS, 74, SHIM),
+	  CODE(68, 112, 128, 136, 208) },
 };
 
 _Static_assert(sizeof layouts / sizeof *layouts == LG_PYTHON_LAST - LG_PYTHON_FIRST + 1, "3.8 to 3.14");

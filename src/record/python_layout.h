@@ -9,6 +9,7 @@
  */
 #ifndef LG_RECORD_PYTHON_LAYOUT_H
 #define LG_RECORD_PYTHON_LAYOUT_H
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "record/bpf/records.h"
@@ -19,6 +20,8 @@ struct lg_python_layout {
 	uint16_t tls_key;      /* in _PyRuntime: the pthread key of a thread's state */
 	uint16_t interpreter;  /* in _PyRuntime: the first interpreter */
 	uint16_t first_thread; /* in an interpreter: the state of its latest thread */
+	uint16_t gil;          /* the lock in _PyRuntime, or in an interpreter what points to it */
+	bool gil_of_interpreter;
 	struct lg_bpf_python_layout walk; /* .tls is the process's own */
 	struct {
 		uint16_t line, file, name, table, units; /* name: the qualified one since 3.11 */

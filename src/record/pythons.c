@@ -60,6 +60,7 @@ struct process {
 	unsigned minor;
 	struct lg_bpf_python_layout walk;
 	struct lg_python_range eval;
+	uint64_t gil;    /* 0 = not known */
 	uint64_t code_type; /* the type of code objects; 0 = not known */
 	uint32_t dump;
 	bool gone; /* executed another program, or gives nothing to read */
@@ -101,6 +102,7 @@ struct sampled {
 	int64_t ts;
 	size_t n;
 	uint64_t told[LG_BPF_PYTHON_FRAMES];
+	uint8_t gil;
 };
 
 struct lg_pythons {
@@ -321,6 +323,19 @@ static uint32_t dump_of(struct lg_pythons *p, uid_t owner)
 	return p->dump[p->n_dump].fd >= 0 ? (uint32_t)++p->n_dump : 0;
 }
 
+/* Since 3.12 each interpreter has one, and points to it: false = it is not made yet. */
+static bool find_gil(struct lg_pythons *p, struct process *q)
+{
+	uint64_t at = q->runtime + q->of->gil;
+
+	if (q->of->gil_of_interpreter &&
+	    (!read_all(p, q, q->runtime + q->of->interpreter, &at, sizeof at) || !at ||
+	     !read_all(p, q, at + q->of->gil, &at, sizeof at)))
+		return false;
+	q->gil = at;
+	return at;
+}
+
 bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_t base,
 		    const struct lg_say_exports *e, uid_t owner)
 {
@@ -347,6 +362,8 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 	if (!read_all(p, &q, runtime + q.of->tls_key - sizeof key[0], key, sizeof key) || !key[0] ||
 	    key[1] < 0 || key[1] >= GLIBC_FIRST_KEYS)
 		return false; /* not initialised yet, or another C library */
+	if (!find_gil(p, &q))
+		return false;
 	q.walk = q.of->walk;
 	q.walk.tls = GLIBC_KEYS_AT + 16 * key[1] + 8;
 	if (e->at[LG_EXPORT_CODE])
@@ -391,6 +408,13 @@ const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32
 	struct process *q = process_of(p, pid);
 
 	return q ? &q->walk : NULL;
+}
+
+uint64_t lg_pythons_gil(struct lg_pythons *p, int32_t pid)
+{
+	struct process *q = process_of(p, pid);
+
+	return q ? q->gil : 0;
 }
 
 struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid)
@@ -696,7 +720,8 @@ void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, 
 	memcpy(k->frame, ret, n * sizeof *ret);
 }
 
-void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n)
+void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n,
+		       uint8_t gil)
 {
 	uint32_t i = lg_map_get(&p->by_tid, (uint32_t)tid);
 	struct sampled *s;
@@ -713,20 +738,23 @@ void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint
 	}
 	s = &p->sampled[i - 1];
 	s->ts = ts;
+	s->gil = gil;
 	s->n = n < LG_BPF_PYTHON_FRAMES ? n : LG_BPF_PYTHON_FRAMES;
 	memcpy(s->told, told, s->n * sizeof *told);
 }
 
-size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told)
+size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told, uint8_t *ret_gil)
 {
 	uint32_t i = lg_map_get(&p->by_tid, (uint32_t)tid);
 	struct sampled *s = i ? &p->sampled[i - 1] : NULL;
 	size_t n;
 
+	*ret_gil = 0;
 	if (!s || ts < s->ts || ts > s->ts + SAMPLE_NS)
 		return 0;
 	n = s->n;
 	memcpy(told, s->told, n * sizeof *told);
+	*ret_gil = n ? s->gil : 0;
 	s->n = 0;
 	return n;
 }

@@ -46,6 +46,8 @@ void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t p
 void lg_pythons_exec(struct lg_pythons *p, int64_t ts, int32_t pid);
 /* NULL = pid is none that is known. */
 const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32_t pid);
+/* Address of its lock, the main interpreter's; 0 = not known. */
+uint64_t lg_pythons_gil(struct lg_pythons *p, int32_t pid);
 struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);
 /*
  * Frames as the programs tell them (LG_BPF_PYTHON_*), at most LG_BPF_PYTHON_FRAMES, of one stack; 0 = its
@@ -53,9 +55,11 @@ struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);
  */
 void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, size_t n, int64_t now,
 		       lg_frm *ret);
-/* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one. */
-void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n);
-size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told);
+/* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one.
+ * gil: LG_SAMPLE_GIL, _NO_GIL, 0. */
+void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n,
+		       uint8_t gil);
+size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told, uint8_t *ret_gil);
 /*
  * Where a thread that has not run since pid was found sleeps: no program saw it there. Asked at the end, of
  * one process's threads one after the other; at most LG_BPF_PYTHON_FRAMES. 0: it runs no Python, or is not

@@ -38,6 +38,7 @@
 #include "store/budget.h"
 #include "store/redact.h"
 
+#define PROFILER_AFTER 20 /* steps, where nothing else says when */
 #define DRAIN_EVERY (100 * MS)
 #define DRAIN_SELDOM (400 * MS) /* where full rings call: a round costs more than its records */
 #define DRAIN_OFTEN (25 * MS)
@@ -545,18 +546,24 @@ static int block_signals(struct lg_session *s, struct lg_error *err)
 
 /* cmd's environment: the hook's, or laggard's own as it is; with the hook comes a token by which
  * descendants are known that no fork event tied to the job. */
-/* Beside the recording: run.lag, run-rank0-4711-oom-1.pickle. */
+/* Beside the recording: run.lag, run-rank0-4711-oom-1.pickle, run-rank0-4711-profile-1.json. */
 static void name_snapshots(struct lg_session *s)
 {
 	const char *out = s->opt->out, *end = strrchr(out, '.');
 	size_t n = end && !strcmp(end, ".lag") ? (size_t)(end - out) : strlen(out);
 	char here[PATH_MAX] = "";
 
-	if (!s->opt->memory || !s->hook || (*out != '/' && !getcwd(here, sizeof here)))
+	if (!s->hook || (*out != '/' && !getcwd(here, sizeof here)))
 		return;
-	if (snprintf(s->snapshots, sizeof s->snapshots, "LAGGARD_MEMORY=%s%s%.*s", here, *here ? "/" : "", (int)n, out) >=
-	    (int)sizeof s->snapshots)
+	if (s->opt->memory && snprintf(s->snapshots, sizeof s->snapshots, "LAGGARD_MEMORY=%s%s%.*s", here,
+				       *here ? "/" : "", (int)n, out) >= (int)sizeof s->snapshots)
 		s->snapshots[0] = 0;
+	/* Steps, after how many by itself (0: when it is asked), and where: _profiler.py of the hook. */
+	if (s->opt->profiler &&
+	    snprintf(s->profiler, sizeof s->profiler, "LAGGARD_PROFILER=%u %u %s%s%.*s", s->opt->profiler,
+		     s->opt->ring_ns || s->opt->profiler_every_ns ? 0 : PROFILER_AFTER, here, *here ? "/" : "",
+		     (int)n, out) >= (int)sizeof s->profiler)
+		s->profiler[0] = 0;
 }
 
 static int prepare_env(struct lg_session *s, struct lg_error *err)
@@ -582,7 +589,7 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 	while (env && env[n])
 		n++;
 	name_snapshots(s);
-	s->env = lg_calloc(n + 3, sizeof *s->env);
+	s->env = lg_calloc(n + 4, sizeof *s->env);
 	if (!s->env)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	/* Not to be guessed: with it any process could make itself part of the job. */
@@ -592,8 +599,11 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 	s->env[k++] = s->token;
 	if (*s->snapshots)
 		s->env[k++] = s->snapshots;
+	if (*s->profiler)
+		s->env[k++] = s->profiler;
 	for (size_t i = 0; i < n; i++)
-		if (strncmp(env[i], "LAGGARD_SESSION=", 16) && strncmp(env[i], "LAGGARD_MEMORY=", 15))
+		if (strncmp(env[i], "LAGGARD_SESSION=", 16) && strncmp(env[i], "LAGGARD_MEMORY=", 15) &&
+		    strncmp(env[i], "LAGGARD_PROFILER=", 17))
 			s->env[k++] = env[i];
 	return 0;
 }

@@ -57,6 +57,8 @@ struct lg_record_options {
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
 	bool memory;          /* sample page faults; the hook tells of the allocator and writes snapshots */
 	const char *attach;   /* LG_HOOK_ATTACH, for Pythons of the job that run already; NULL = nothing */
+	unsigned profiler;    /* steps of torch.profiler that the hook takes: when something fires, and */
+	int64_t profiler_every_ns; /* so often; 0, and no ring: once */
 	bool no_python;       /* read no frames of Python's interpreters */
 	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */
@@ -188,18 +190,19 @@ struct lg_addresses {
 lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of);
 /*
  * Is pid CPython, and where does it keep its frames? NULL: no, or not yet. From time to time for those of the
- * job: it looks at pid's files and at its memory.
+ * job: it looks at pid's files and at its memory. *ret_gil: address of its lock, 0 = not known.
  */
 struct lg_bpf_python_layout;
-const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid);
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid, uint64_t *ret_gil);
 /*
  * Python's frames of the CPU sample that comes next of a thread, told by the source that sees them; the
- * source of samples takes them: their number, at most LG_SESSION_PYTHON.
+ * source of samples takes them: their number, at most LG_SESSION_PYTHON. gil: LG_SAMPLE_GIL, _NO_GIL, 0.
  */
 enum { LG_SESSION_PYTHON = 24 };
 void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames,
-			      size_t n);
-size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames);
+			      size_t n, uint8_t gil);
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames,
+			      uint8_t *ret_gil);
 /* Python's frames of a thread that has not run since the recording began; at its end, process by process. */
 size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames);
 /* The program that tells them, to be run at each sample; -1 = there is none. Valid while its source lives. */

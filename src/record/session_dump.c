@@ -172,21 +172,32 @@ int lg_session_watch_moments(struct lg_session *s, struct lg_error *err)
 	return rc;
 }
 
-/* The hook looks at it every few steps (hook/laggard/_memory.py); a link there is not followed. */
-static void ask_for_snapshots(struct lg_session *s)
+/* The hook looks at the file now and then (_memory.py, _profiler.py); a link there is not followed. */
+static void ask_hook(struct lg_session *s, const char *file, const char *for_what)
 {
 	const char *dir = lg_hook_current_dir();
 	char path[PATH_MAX];
 	int fd;
 
-	if (!dir || snprintf(path, sizeof path, "%s/memory", dir) >= (int)sizeof path)
+	if (!dir || snprintf(path, sizeof path, "%s/%s", dir, file) >= (int)sizeof path)
 		return;
 	fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd >= 0) {
 		(void)futimens(fd, NULL);
 		close(fd);
 	}
-	lg_session_say(s, "asked the job's processes for snapshots of their devices' memory");
+	lg_session_say(s, "asked the job's processes for %s", for_what);
+}
+
+static void ask_for_profile(struct lg_session *s, int64_t now)
+{
+	char what[64];
+
+	if (!*s->profiler)
+		return;
+	s->profiled = now;
+	snprintf(what, sizeof what, "%u step%s of torch.profiler", s->opt->profiler, s->opt->profiler == 1 ? "" : "s");
+	ask_hook(s, "profiler", what);
 }
 
 void lg_session_dumps(struct lg_session *s, int64_t now, bool often)
@@ -200,10 +211,13 @@ void lg_session_dumps(struct lg_session *s, int64_t now, bool often)
 	}
 	dump_ended(s, false);
 	if (s->dump && !s->aside.pid && *s->snapshots)
-		ask_for_snapshots(s);
+		ask_hook(s, "memory", "snapshots of their devices' memory");
+	if ((s->dump && !s->aside.pid) ||
+	    (s->opt->profiler_every_ns && now - LG_MAX(s->profiled, s->began) >= s->opt->profiler_every_ns))
+		ask_for_profile(s, now);
 	if (s->dump && !s->ring) {
 		s->dump = false;
-		if (!*s->snapshots)
+		if (!*s->snapshots && !*s->profiler)
 			lg_session_say(s, "SIGUSR1 dumps the ring of --ring DUR; there is none");
 	}
 	if (s->aside.pid)
@@ -219,6 +233,7 @@ void lg_session_dumps(struct lg_session *s, int64_t now, bool often)
 		return;
 	if (s->triggered >= s->opt->max_dumps)
 		return;
+	ask_for_profile(s, now);
 	dump(s, &m);
 	if (++s->triggered == s->opt->max_dumps)
 		lg_session_say(s, "%u dump%s, no more are written (--max-dumps)", s->triggered,

@@ -41,6 +41,8 @@ struct lg_session {
 	struct lg_hook *hook;
 	char **env, token[64];
 	char snapshots[PATH_MAX + 32]; /* "LAGGARD_MEMORY=...", of the names of the hook's snapshots; "" = none */
+	char profiler[PATH_MAX + 48];  /* "LAGGARD_PROFILER=...", of its traces; "" = none */
+	int64_t profiled;              /* when the hook was asked for one last */
 	struct lg_writer *writer;
 	struct lg_ring *ring;
 	struct running run[LG_QUEUE_SOURCES];

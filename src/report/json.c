@@ -65,6 +65,37 @@ static void fired(const struct lg_verdict *v, struct lg_json *j)
 	lg_json_close(j, ']');
 }
 
+/* Optional: what threads had to do with Python's lock, from a millisecond on. */
+static void gil(const struct lg_verdict *v, struct lg_json *j)
+{
+	const struct lg_trace *t = v->trace;
+
+	lg_json_key(j, "gil");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < v->n_gil; i++) {
+		const struct lg_gil_row *r = &v->gil[i];
+
+		if (r->ns < 1000000)
+			continue;
+		lg_json_open_flat(j, '{');
+		lg_json_key_id(j, "pid", t->process.pid[t->thread.prc[r->thr]]);
+		lg_json_key_id(j, "tid", t->thread.tid[r->thr]);
+		lg_json_key_str(j, "did", lg_gil_did_text(r->did));
+		lg_json_key_id(j, "by", r->by ? t->thread.tid[r->by] : -1);
+		lg_json_key_str(j, "function", r->python ? lg_string(t, t->frame.name[r->python]) : NULL);
+		lg_json_key_str(j, "file", r->python ? lg_string(t, t->frame.file[r->python]) : NULL);
+		lg_json_key_id(j, "line", r->python ? (int64_t)t->frame.line[r->python] : -1);
+		lg_json_key_str(j, "native", r->native ? lg_string(t, r->native) : NULL);
+		lg_json_key_count(j, "times", (size_t)r->times);
+		lg_json_key_num(j, "ms", (double)r->ns / 1e6, 3);
+		lg_json_key_num(j, "longest_ms", r->longest ? (double)r->longest / 1e6 : (double)NAN, 3);
+		lg_json_key_num(j, "refused_ms", r->did == LG_GIL_WAITED ? (double)r->refused / 1e6 : (double)NAN, 3);
+		lg_json_key_num(j, "error_ms", (double)r->error / 1e6, 3);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
 static void steps(const struct lg_verdict *v, struct lg_json *j)
 {
 	lg_json_key(j, "steps");
@@ -239,6 +270,8 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	for (size_t i = 0; i < v->n_findings; i++)
 		finding(v, &j, &v->findings[i]);
 	lg_json_close(&j, ']');
+	if (v->n_gil)
+		gil(v, &j);
 	lg_json_key_num(&j, "unexplained_share", v->unexplained_share, 4);
 	money(v, &j);
 	lg_json_key(&j, "limits");

@@ -81,6 +81,59 @@ static void stages(const struct term *t, const struct lg_verdict *v)
 	lg_out_puts(t->o, "\n");
 }
 
+/* "helper (job.py:12), hrtimer_nanosleep": where it was. */
+static void gil_place(const struct lg_trace *t, const struct lg_gil_row *r, char *buf, size_t size)
+{
+	lg_frm f = r->python;
+	size_t n = 0;
+
+	*buf = 0;
+	if (r->did == LG_GIL_WAITED && r->by)
+		n = (size_t)snprintf(buf, size, "for thread %d", t->thread.tid[r->by]);
+	if (f)
+		n = (size_t)snprintf(buf, size, "%s (%s:%u)", lg_string(t, t->frame.name[f]),
+				     lg_file_name(lg_string(t, t->frame.file[f])), t->frame.line[f]);
+	if (n >= size)
+		return;
+	if (r->native)
+		snprintf(buf + n, size - n, "%s%s", n ? ", " : "", lg_file_name(lg_string(t, r->native)));
+	else if (r->refused >= 1000000)
+		snprintf(buf + n, size - n, ", %.1f ms of it after asking", (double)r->refused / 1e6);
+}
+
+/* Python's lock: who waited, and who had it meanwhile. */
+static void gil(const struct term *t, const struct lg_verdict *v)
+{
+	static const char *const words[] = { "waited", "had it: Python", "had it: native call", "had it: C library",
+					     "had it asleep", "native without it" };
+	const struct lg_trace *trace = v->trace;
+	int64_t least = 0;
+	char place[256];
+
+	for (size_t i = 0; i < v->n_gil; i++)
+		if (v->gil[i].did == LG_GIL_WAITED && v->gil[i].ns > least)
+			least = v->gil[i].ns;
+	if (least < 1000000)
+		return;
+	least /= 20;
+	style(t, "2");
+	lg_out_puts(t->o, "Python's lock (the GIL)                times        ms   longest\n");
+	style(t, "0");
+	for (size_t i = 0; i < v->n_gil; i++) {
+		const struct lg_gil_row *r = &v->gil[i];
+		char a[32], b[32];
+
+		if (r->ns < least)
+			continue;
+		gil_place(trace, r, place, sizeof place);
+		lg_out_printf(t->o, "  thread %-8d %-19s %6llu %9s %9s  %s\n", trace->thread.tid[r->thr],
+			      words[r->did], (unsigned long long)r->times,
+			      lg_text_num(a, sizeof a, (double)r->ns / 1e6, 1),
+			      r->error ? "(samples)" : lg_text_num(b, sizeof b, (double)r->longest / 1e6, 1), place);
+	}
+	lg_out_puts(t->o, "\n");
+}
+
 static void evidence(const struct term *t, const struct lg_verdict *v, const char *label,
 		     const struct lg_evidence *e, size_t n, size_t left_out)
 {
@@ -247,6 +300,7 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 		}
 		lg_out_puts(o, "\n");
 		stages(&t, v);
+		gil(&t, v);
 	}
 	lg_term_findings(v, opt, o);
 }

@@ -75,6 +75,12 @@ void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t 
 	X(NONE, NULL) X(OTHER_PROCESS, "other_process") X(SAME_PROCESS, "same_process")             \
 	X(KERNEL, "kernel") X(RANK, "rank") X(SELF, "self") X(HARDWARE, "hardware")
 
+/* What a thread had to do with Python's lock: waited for it; had it, and ran the interpreter, native code
+ * that was called, the C library for a caller that is not known, or slept; ran native code without it. */
+#define LG_GIL_DIDS(X)                                                                              \
+	X(WAITED, "waited") X(PYTHON, "python") X(NATIVE, "native") X(LIBRARY, "library")           \
+	X(ASLEEP, "asleep") X(RELEASED, "released")
+
 #define LG_WORD_ENUM(name, words, prefix)                                                           \
 	enum name { words(prefix) };                                                                \
 	const char *name##_text(enum name v);                                                       \
@@ -84,10 +90,12 @@ void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t 
 #define LG_SCOPE_VALUE(name, text) LG_SCOPE_##name,
 #define LG_BOUND_VALUE(name, text) LG_BOUND_##name,
 #define LG_RELATION_VALUE(name, text) LG_RELATION_##name,
+#define LG_GIL_DID_VALUE(name, text) LG_GIL_##name,
 LG_WORD_ENUM(lg_severity, LG_SEVERITIES, LG_SEVERITY_VALUE); /* in rising order */
 LG_WORD_ENUM(lg_shape, LG_SHAPES, LG_SHAPE_VALUE);
 LG_WORD_ENUM(lg_scope, LG_SCOPES, LG_SCOPE_VALUE);
 LG_WORD_ENUM(lg_bound, LG_BOUNDS, LG_BOUND_VALUE);
 LG_WORD_ENUM(lg_relation, LG_RELATIONS, LG_RELATION_VALUE);
+LG_WORD_ENUM(lg_gil_did, LG_GIL_DIDS, LG_GIL_DID_VALUE);
 
 #endif /* LG_RULES_RULES_H */

@@ -117,13 +117,19 @@ enum lg_ctx { LG_CTX_UNKNOWN, LG_CTX_TASK, LG_CTX_SOFTIRQ, LG_CTX_HARDIRQ, LG_CT
 enum {
 	LG_STATE_SUMMED = 1,   /* stands for many slices below the recording threshold */
 	LG_STATE_EDGE = 2,     /* start or end lies outside the trace */
-	LG_STATE_NOHOLDER = 4
+	LG_STATE_NOHOLDER = 4,
+	/* blocked, by the address that it slept on: it waited for its interpreter's lock (the GIL), which
+	 * `blocker` had when that began; it had the lock itself */
+	LG_STATE_GIL_WAIT = 8,
+	LG_STATE_GIL_HELD = 16
 };
 enum {
 	LG_SAMPLE_KERNEL = 1,
 	LG_SAMPLE_IDLE = 2,
 	LG_SAMPLE_TRACEPOINT = 4,
 	LG_SAMPLE_OFFCPU = 8,
+	LG_SAMPLE_GIL = 16,    /* it had its interpreter's lock (the GIL) then */
+	LG_SAMPLE_NO_GIL = 32, /* it runs Python, and did not have it */
 	/* not taken by a clock or a counter of the CPU */
 	LG_SAMPLE_NO_CPU = LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU
 };

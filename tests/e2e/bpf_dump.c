@@ -157,8 +157,9 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 }
 
 /* Scheduler and locks only. */
-const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid, uint64_t *ret_gil)
 {
+	*ret_gil = 0;
 	(void)s; (void)pid;
 	return NULL;
 }
@@ -167,8 +168,10 @@ size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, 
 	(void)s; (void)pid; (void)tid; (void)frames;
 	return 0;
 }
-void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n,
+			      uint8_t gil)
 {
+	(void)gil;
 	(void)s; (void)tid; (void)ts; (void)frames; (void)n;
 }
 void lg_session_set_sampler(struct lg_session *s, int prog_fd)

@@ -106,23 +106,27 @@ static void stall_lock(struct maker *m, lg_thr waiter, uint64_t mm, int64_t a, i
 							     .weight = 10 * MS });
 }
 
-/* Futex waits of 5 ms each, the last one ended by the helper; in between it asks for the lock. */
+/* Futex waits of 5 ms, the last one (or each second) ended by the helper; in between it asks for the lock. */
 static void stall_gil(struct maker *m, int r, int64_t a, int64_t ns)
 {
+	bool told = m->p->gil != GIL_UNTOLD, given = m->p->gil == GIL_GIVEN, asked = false;
 	int64_t at = a, end = a + ns, from = m->p->helper_came_late ? a + ns / 2 : a - MS;
 	lg_stk code = lg_intern_stack(m->b, 0, lg_intern_frame(m->b, &(struct lg_frame_row){
 		.kind = LG_FRAME_USER, .pc = 0x1234, .dso = lg_intern(m->b, m->p->helper_runs) }));
 
 	while (at < end) {
 		bool last = end - at <= 5100000;
-		int64_t wait = last ? end - at : 5050000;
-		bool by_helper = last && !m->p->not_by_helper;
+		int64_t wait = last ? end - at : asked ? 40000 : 5050000;
+		bool by_helper = (last || asked) && !m->p->not_by_helper;
 
 		lg_add_state(m->b, &(struct lg_state_row){
 			.ts = at, .dur = wait, .thr = m->thr[r], .cpu = -1, .kind = LG_BLOCKED,
 			.reason = LG_WHY_SLEEP, .stack = m->futex_stack,
 			.waker = by_helper ? m->helper[r] : 0,
+			.flags = told ? LG_STATE_GIL_WAIT : 0,
+			.blocker = told && m->p->gil != GIL_NOBODYS ? m->helper[r] : 0,
 			.waker_ctx = by_helper ? LG_CTX_TASK : LG_CTX_HARDIRQ });
+		asked = given && !asked;
 		at += wait;
 		if (!last)
 			state(m, m->thr[r], at, 20000, LG_RUNNING, 0, r, 0, 0);
@@ -131,11 +135,18 @@ static void stall_gil(struct maker *m, int r, int64_t a, int64_t ns)
 	if (m->p->helper_came_late)
 		state(m, m->helper[r], a - MS, from - a + MS, LG_BLOCKED, LG_WHY_SLEEP, -1, 0,
 		      m->nap_stack);
-	state(m, m->helper[r], from, end - from + 10000, LG_RUNNING, 0, 5, 0, 0);
+	if (m->p->gil == GIL_SLEPT)
+		lg_add_state(m->b, &(struct lg_state_row){
+			.ts = from, .dur = end - from + 10000, .thr = m->helper[r], .cpu = -1,
+			.kind = LG_BLOCKED, .reason = LG_WHY_SLEEP, .stack = m->nap_stack,
+			.flags = LG_STATE_GIL_HELD });
+	else
+		state(m, m->helper[r], from, end - from + 10000, LG_RUNNING, 0, 5, 0, 0);
 	state(m, m->helper[r], end + 10000, MS, LG_BLOCKED, LG_WHY_SLEEP, -1, m->thr[r], m->futex_stack);
-	for (int64_t s = from; s < end; s += 10 * MS)
+	for (int64_t s = from; s < end && m->p->gil != GIL_SLEPT; s += 10 * MS)
 		lg_add_sample(m->b, &(struct lg_sample_row){ .ts = s, .thr = m->helper[r], .cpu = 5,
-							     .stack = code, .weight = 10 * MS });
+							     .stack = code, .weight = 10 * MS,
+							     .flags = told ? LG_SAMPLE_GIL : 0 });
 }
 
 static void stall_socket(struct maker *m, int r, int64_t a, int64_t ns)

@@ -50,6 +50,9 @@ struct run_plan {
 	const char *helper_runs; /* STALL_GIL: file of the code that the helper thread runs meanwhile */
 	bool not_by_helper;      /* STALL_GIL: an interrupt ends the last wait, too */
 	bool helper_came_late;   /* STALL_GIL: it slept during the first half */
+	/* STALL_GIL: the recorder tells each wait and who had the lock, who keeps it, sleeps with it, or
+	 * gives it up when asked; nobody had it that is known */
+	enum { GIL_UNTOLD, GIL_KEPT, GIL_SLEPT, GIL_GIVEN, GIL_NOBODYS } gil;
 	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */

@@ -21,6 +21,7 @@ struct lg_session {
 	int32_t sampled_tid;
 	int64_t sampled_ts;
 	size_t sampled_n;
+	uint8_t sampled_gil;
 	uint64_t sampled_first;
 };
 
@@ -56,8 +57,9 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 	return stk;
 }
 
-const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid, uint64_t *ret_gil)
 {
+	*ret_gil = 0x6110;
 	return s->python == pid ? &s->layout : NULL;
 }
 
@@ -70,8 +72,10 @@ size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, 
 	return 0;
 }
 
-void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n,
+			      uint8_t gil)
 {
+	s->sampled_gil = gil;
 	s->sampled_tid = tid;
 	s->sampled_ts = ts;
 	s->sampled_n = n;
@@ -89,8 +93,9 @@ static void on_job(void *arg, int32_t pid)
 	((struct fixture *)arg)->told_job = pid;
 }
 
-static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
+static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout, uint64_t gil)
 {
+	assert_int_equal(gil, layout ? 0x6110 : 0);
 	((struct fixture *)arg)->told_python = layout ? pid : -pid;
 }
 
@@ -576,6 +581,48 @@ static void python_frames_of_a_sample_go_to_who_samples(void **state)
 	assert_int_equal(x->s.sampled_ts, 150);
 	assert_int_equal(x->s.sampled_n, 2);
 	assert_int_equal(x->s.sampled_first, 0xabc);
+	assert_int_equal(x->s.sampled_gil, 0);
+	s.r.h.flags = LG_BPF_SAMPLE_GIL;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(x->s.sampled_gil, LG_SAMPLE_GIL);
+	s.r.h.flags = LG_BPF_SAMPLE_NO_GIL;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(x->s.sampled_gil, LG_SAMPLE_NO_GIL);
+}
+
+static void who_had_pythons_lock_is_a_thread_of_the_process(void **state)
+{
+	static const struct {
+		uint32_t holder; /* as the process says */
+		uint8_t how, flags;
+		bool known;
+	} cases[] = {
+		{ 902, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, true },
+		{ 700, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false }, /* another process's */
+		{ 901, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false }, /* itself */
+		{ 0, LG_BPF_GIL_WAIT, LG_STATE_GIL_WAIT, false },
+		{ 902, LG_BPF_GIL_HELD, LG_STATE_GIL_HELD, false },
+		{ 902, 0, 0, false },
+	};
+	struct fixture *x = *state;
+	uint64_t at = 1000;
+
+	lg_thread_get(x->s.b, 900, 902);
+	lg_thread_get(x->s.b, 700, 700);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++, at += 1000) {
+		struct lg_bpf_sleep s = { .h = header(LG_BPF_SLEEP, at + 500, 900, 901), .off_ts = at,
+					  .gil_holder = cases[i].holder };
+		struct lg_state_row row;
+
+		lg_bpf_feed(x->f, &s, sizeof s);
+		slice(x, 901, at, LG_WHY_SLEEP | cases[i].how, at + 500, at + 600, at + 700,
+		      LG_WHY_PREEMPTED, 0);
+		row = state_row(x, 3 * i);
+		assert_int_equal(row.kind, LG_BLOCKED);
+		assert_int_equal(row.reason, LG_WHY_SLEEP);
+		assert_int_equal(row.flags, cases[i].flags);
+		assert_int_equal(row.blocker, cases[i].known ? lg_thread_get(x->s.b, 900, 902) : 0);
+	}
 }
 
 static void an_interpreter_is_looked_for_less_and_less_often_until_it_is_there(void **state)
@@ -690,6 +737,7 @@ int main(void)
 		T(a_process_of_the_job_is_told_once_it_is_known),
 		T(python_frames_are_part_of_a_sleeps_stack),
 		T(python_frames_of_a_sample_go_to_who_samples),
+		T(who_had_pythons_lock_is_a_thread_of_the_process),
 		T(an_interpreter_is_looked_for_less_and_less_often_until_it_is_there),
 		T(refuses_records_whose_sizes_do_not_agree),
 		T(survives_any_bytes),

@@ -466,9 +466,65 @@ static void who_held_pythons_lock_is_named_only_where_it_ran_python(void **state
 	}
 }
 
+static void a_native_call_that_keeps_pythons_lock_is_told_from_python_code(void **state)
+{
+	static const struct {
+		int gil;
+		const char *file, *detail; /* detail NULL = no finding */
+		bool not_by_helper;
+		enum lg_gil_did did;
+	} cases[] = {
+		{ GIL_KEPT, "/opt/x/libkeeper.so", "native_call", false, LG_GIL_NATIVE },
+		/* the C library may be at work for anybody: that the lock was kept tells for whom */
+		{ GIL_KEPT, "/usr/lib/libc.so.6", "native_call", true, LG_GIL_LIBRARY },
+		{ GIL_KEPT, "/usr/bin/python3.11", "native_call", false, LG_GIL_PYTHON }, /* a builtin */
+		{ GIL_SLEPT, "/opt/x/libkeeper.so", "native_call", false, LG_GIL_ASLEEP },
+		{ GIL_GIVEN, "/usr/bin/python3.11", "python", false, LG_GIL_PYTHON },
+		{ GIL_NOBODYS, "/usr/bin/python3.11", NULL, true, LG_GIL_PYTHON },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		bool native = cases[i].detail && !strcmp(cases[i].detail, "native_call");
+		struct run_plan p = stalls(STALL_GIL, 900);
+		const struct lg_finding *f;
+		struct outcome o;
+		bool seen = false;
+
+		p.only_rank = 1;
+		p.gil = cases[i].gil;
+		p.helper_runs = cases[i].file;
+		p.not_by_helper = cases[i].not_by_helper;
+		o = explain(&p);
+		f = find(o.v, "python.gil_wait");
+		assert_int_equal(f != NULL, cases[i].detail != NULL);
+		if (f) {
+			assert_string_equal(f->detail, cases[i].detail);
+			assert_int_equal(f->culprit.tid, 5001);
+			assert_true(f->excess_share > 0.9);
+			assert_int_equal(strstr(f->title, "native call that does not give it up") != NULL, native);
+			assert_int_equal(strstr(f->fix, "Py_BEGIN_ALLOW_THREADS") != NULL, native);
+		}
+		for (size_t k = 0; k < o.v->n_gil; k++) {
+			const struct lg_gil_row *r = &o.v->gil[k];
+
+			seen |= r->did == cases[i].did;
+			if (r->did == LG_GIL_WAITED) {
+				assert_int_equal(r->error, 0);
+				assert_true(native ? r->refused * 10 > r->ns * 8 :
+					    cases[i].detail ? r->refused * 10 < r->ns : true);
+				assert_true(native ? r->longest * (int64_t)r->times >= r->ns :
+					    r->longest <= r->ns);
+			}
+		}
+		assert_true(seen);
+		done(&o);
+	}
+}
+
 static void survives_the_failure_of_any_allocation(void **state)
 {
-	static const enum stall kinds[] = { STALL_SYNC, STALL_GIL };
+	static const enum stall kinds[] = { STALL_SYNC, STALL_GIL, STALL_GIL };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -476,6 +532,7 @@ static void survives_the_failure_of_any_allocation(void **state)
 
 		p.n_steps = 60;
 		p.helper_runs = "/usr/bin/python3.11";
+		p.gil = i == 2 ? GIL_KEPT : GIL_UNTOLD;
 		p.two_launchers = i == 0;
 		p.n_ranks = i == 0 ? 4 : 2;
 		p.own_bytes = p.disk_bytes = 50e6;
@@ -551,6 +608,7 @@ int main(void)
 		cmocka_unit_test(who_let_a_stopped_thread_go_on_is_named),
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
+		cmocka_unit_test(a_native_call_that_keeps_pythons_lock_is_told_from_python_code),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),
 	};
 

@@ -233,9 +233,16 @@ static void own_copies(const struct lg_case *c, lg_thr thr, struct lg_pieces *ou
 			out->v[i].of = thr;
 }
 
+/* Of a piece that says nobody else is why: did holder sleep then, and had Python's lock? */
+static bool sleeps_with_gil(const struct lg_case *c, lg_thr holder, const struct lg_piece *p)
+{
+	return (p->end == LG_END_SLEEP || p->end == LG_END_UNKNOWN) && p->row != UINT32_MAX &&
+	       c->t->state.thr[p->row] == holder && c->t->state.flags[p->row] & LG_STATE_GIL_HELD;
+}
+
 /*
- * It waited for Python's lock: what the holder computed meanwhile is the cause; what the holder itself
- * waited for (a CPU) stays what it is.
+ * It waited for Python's lock: what the holder computed meanwhile is the cause, and so is that it slept with
+ * the lock; what the holder itself waited for (a CPU, a disk) stays what it is.
  */
 static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a, int64_t b, int hops,
 		       struct lg_pieces *out)
@@ -246,8 +253,9 @@ static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a
 	for (size_t i = mark; i < out->n; i++) {
 		struct lg_piece *p = &out->v[i];
 
-		if (p->end != LG_END_RUN || p->thr != w->holder)
+		if ((p->end != LG_END_RUN || p->thr != w->holder) && !sleeps_with_gil(c, w->holder, p))
 			continue;
+		p->thr = w->holder;
 		p->of = w->thr;
 		p->kind = LG_PART_BLOCKED;
 		p->end = LG_END_GIL;

@@ -48,6 +48,17 @@ void lg_lock_pieces(struct lg_case *c, uint32_t wait_row, lg_thr of, int64_t a, 
 int lg_find_gil_waits(struct lg_case *c) LG_MUST_CHECK;
 /* Native code of CPython itself. */
 bool lg_is_interpreters(const struct lg_trace *t, lg_frm f);
+/* What a thread was at in that stack: innermost Python frame, and what it had called (0: the interpreter). */
+struct lg_gil_place {
+	enum lg_gil_did did; /* LG_GIL_PYTHON, NATIVE or LIBRARY */
+	lg_frm python;
+	lg_str native;
+};
+struct lg_gil_place lg_gil_place_of(const struct lg_trace *t, lg_stk stack);
+/* ns that a CPU sample stands for. */
+int64_t lg_gil_weight(const struct lg_trace *t, uint32_t row);
+/* gil_account.c: fills the verdict's gil. */
+int lg_account_gil(struct lg_case *c) LG_MUST_CHECK;
 /* The first wait of thr for it that covers part of [a, b); NULL = none. */
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gil.c - when a rank's thread waited for Python's global interpreter lock, and for which thread.
+ * gil.c - when a thread waited for Python's global interpreter lock, and for which thread.
+ *
+ * A recorder that knows where the lock is tells each wait for it by the address slept on, and who had it
+ * then (LG_STATE_GIL_WAIT): exact, of every thread. A holder is asked to give it up by each timer that ends
+ * such a sleep; Python code does so at its next call or jump back, a native call that keeps the lock when it
+ * returns.
+ *
+ * Elsewhere waits of a rank's main thread are told by their shape.
  *
  * Who wants the lock waits for a condition for the switch interval (5 ms), asks for it, and waits again
  * (Python/ceval_gil.c, take_gil(); the same in 3.8 to 3.14): futex waits that a timer ends, one after the
@@ -12,7 +19,7 @@
  */
 #include "analyse/chains/chains.h"
 #include "base/map.h"
-#include "base/upper_bound.h"
+#include "base/order.h"
 
 enum {
 	ROWS_MAX = 8192,         /* of one wait: some seconds */
@@ -158,7 +165,8 @@ static int find_in(struct lg_case *c, const struct lg_rank *r, struct waits *w)
 			continue;
 		last = r->states[k];
 		one = (struct lg_gil_wait){ .thr = r->thr, .holder = s->waker[last], .from = s->ts[row],
-					    .end = s->ts[last] + s->dur[last] };
+					    .end = s->ts[last] + s->dur[last],
+					    .asked = s->ts[row] + s->dur[row], .last = true };
 		since = at_work_since(c, one.holder, one.from, one.end);
 		one.from = since > one.from ? since : one.from;
 		if (one.from >= one.end)
@@ -169,38 +177,130 @@ static int find_in(struct lg_case *c, const struct lg_rank *r, struct waits *w)
 	return 0;
 }
 
-int lg_find_gil_waits(struct lg_case *c)
+/* ---- told by the recorder ---- */
+
+/* A sleep of thr for the lock, or its part, while holder had it. */
+static int add_told(struct waits *w, size_t first, struct lg_gil_wait one, bool by_timer)
 {
-	struct waits w = { 0 };
+	struct lg_gil_wait *before = w->n > first ? &w->v[w->n - 1] : NULL;
+
+	if (one.from >= one.end)
+		return 0;
+	if (before && !before->last && before->holder == one.holder) {
+		before->end = one.end;
+		before->last = one.last;
+		before->asked = by_timer ? LG_MIN(before->asked, one.end) : before->asked;
+		return 0;
+	}
+	one.asked = by_timer ? one.end : INT64_MAX;
+	one.told = true;
+	return LG_APPEND(w->v, w->n, w->cap, one) ? LG_E_NOMEM : 0;
+}
+
+/* The sleep in that row: who had the lock when it began, and who ended it, may be two. */
+static int add_sleep(const struct lg_case *c, struct waits *w, size_t first, uint32_t row)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	int64_t from = s->ts[row], end = lg_row_end(c->t, s->ts[row], s->dur[row]), cut;
+	bool timer = s->waker_ctx[row] == LG_CTX_HARDIRQ || s->waker_ctx[row] == LG_CTX_SOFTIRQ;
+	lg_thr by = s->waker_ctx[row] == LG_CTX_TASK ? s->waker[row] : 0;
+	lg_thr thr = s->thr[row], holder = s->blocker[row];
 	int rc = 0;
 
+	if (by == thr || c->t->thread.prc[by] != c->t->thread.prc[thr])
+		by = 0;
+	holder = holder ?: by;
+	cut = by && by != holder ? at_work_since(c, by, from, end) : end;
+	rc = add_told(w, first, (struct lg_gil_wait){
+		.thr = thr, .holder = holder, .from = from, .end = cut,
+		.last = cut == end && !timer }, timer);
+	if (!rc && cut < end)
+		rc = add_told(w, first, (struct lg_gil_wait){
+			.thr = thr, .holder = by, .from = cut, .end = end, .last = true }, false);
+	return rc;
+}
+
+static int add_told_of(const struct lg_case *c, lg_thr thr, struct waits *w)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	size_t first = w->n;
+	int rc = 0;
+
+	for (uint32_t i = c->idx->state_off[thr]; i < c->idx->state_off[thr + 1] && !rc; i++) {
+		uint32_t row = c->idx->state[i];
+
+		if (s->kind[row] == LG_BLOCKED && s->flags[row] & LG_STATE_GIL_WAIT)
+			rc = add_sleep(c, w, first, row);
+		else if (w->n > first && s->kind[row] != LG_RUNNABLE &&
+			 (s->kind[row] != LG_RUNNING || s->dur[row] > BETWEEN_NS))
+			w->v[w->n - 1].last = true; /* it got it by itself */
+	}
+	if (w->n > first)
+		w->v[w->n - 1].last = true;
+	return rc;
+}
+
+/* By process: does its recorder tell? */
+static bool *who_is_told(const struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	bool *told = lg_calloc(t->process.n, sizeof *told);
+
+	for (size_t i = 0; told && i < t->state.n; i++)
+		if (t->state.flags[i] & (LG_STATE_GIL_WAIT | LG_STATE_GIL_HELD))
+			told[t->thread.prc[t->state.thr[i]]] = true;
+	for (size_t i = 0; told && i < t->sample.n; i++)
+		if (t->sample.flags[i] & (LG_SAMPLE_GIL | LG_SAMPLE_NO_GIL))
+			told[t->thread.prc[t->sample.thr[i]]] = true;
+	return told;
+}
+
+/* ---- both ---- */
+
+LG_ORDER_BY(by_thread_and_time, struct lg_gil_wait, LG_CMP(x->thr, y->thr) ?: LG_CMP(x->from, y->from))
+
+int lg_find_gil_waits(struct lg_case *c)
+{
+	LG_AUTOFREE bool *told = who_is_told(c);
+	struct waits w = { 0 };
+	int rc = told ? 0 : LG_E_NOMEM;
+
+	for (lg_thr thr = 1; thr < c->t->thread.n && !rc; thr++)
+		if (told[c->t->thread.prc[thr]])
+			rc = add_told_of(c, thr, &w);
 	for (size_t i = 0; i < c->n_ranks && !rc; i++) {
 		size_t first = w.n;
 
-		c->ranks[i].gil_first = first;
+		if (told[c->ranks[i].prc])
+			continue;
 		rc = find_in(c, &c->ranks[i], &w);
 		if (!rc) {
 			struct waits own = { w.v ? w.v + first : NULL, w.n - first, 0 };
 
 			rc = own.n ? keep_proven(c, &own) : 0;
 			w.n = first + own.n;
-			c->ranks[i].n_gil = own.n;
 		}
 	}
+	LG_SORT(w.v, w.n, by_thread_and_time);
 	c->gil = lg_arena_adopt(&c->v->arena, w.v);
+	c->n_gil = c->gil ? w.n : 0;
 	return rc ?: w.v && !c->gil ? LG_E_NOMEM : 0;
 }
 
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
 {
-	uint32_t r = c->rank_of_thr[thr];
-	const struct lg_gil_wait *own;
-	size_t n, i;
+	const struct lg_gil_wait *w = c->gil;
+	size_t lo = 0, hi = c->n_gil;
 
-	if (!r || !c->gil)
-		return NULL;
-	own = c->gil + c->ranks[r - 1].gil_first;
-	n = c->ranks[r - 1].n_gil;
-	i = LG_UPPER_BOUND(own, n, end, a);
-	return i < n && own[i].from < b ? &own[i] : NULL;
+	while (lo < hi) { /* the first one that ends after a */
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (w[mid].thr < thr || (w[mid].thr == thr && w[mid].end <= a))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	while (lo < c->n_gil && w[lo].thr == thr && w[lo].from < b && !w[lo].holder)
+		lo++;
+	return lo < c->n_gil && w[lo].thr == thr && w[lo].from < b ? &w[lo] : NULL;
 }

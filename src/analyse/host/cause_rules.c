@@ -109,6 +109,8 @@ static size_t what_it_did(struct lg_case *c, struct lg_finding *f, const struct 
 	case LG_DID_DISK:
 		lg_io_tell(c, f, s, io);
 		break;
+	case LG_DID_GIL:
+		return lg_gil_tell(c, f, s);
 	case LG_DID_LOADER:
 		lg_loader_tell(c, f, s);
 		break;
@@ -254,6 +256,12 @@ static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct 
 	return what_it_did(c, f, s, io);
 }
 
+/* Side work that the hook itself did for record --profiler (hook/laggard/_profiler.py): most of it. */
+static bool is_profilers(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	return s->end == LG_END_SIDE && !strcmp(lg_side_name(c, s), "torch.profiler");
+}
+
 static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)
 {
 	const struct shares of = { .all = (double)s->lost / (double)y->wall,
@@ -265,7 +273,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	/* Named for what it is to slow steps only: that is its price. */
 	bool in_slow = rule == LG_R_DATA_LOADER_WAIT && of.all < lg_rule_floor(rule);
 	double share = in_slow ? of.beyond : of.all;
-	bool price = rule && s->prc && lg_is_recorder(c, s->prc);
+	bool price = rule && ((s->prc && lg_is_recorder(c, s->prc)) || is_profilers(c, s));
 	struct lg_finding *f = rule && !price ? lg_finding_add(c, rule) : NULL;
 	struct lg_io_story io = { 0 };
 	size_t samples;

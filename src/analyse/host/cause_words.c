@@ -247,6 +247,7 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		{ "thread", lg_string(c->t, c->t->thread.comm[s->thr]) },
 		{ "own", s->own_job ? "the job's own threads pushed each other aside: " : "" },
 		{ "stopper", s->thr ? p.who : "a signal or a tracer" },
+		{ "kept", f->detail && !strcmp(f->detail, "native_call") ? LG_SAYS_PYTHON_GIL_WAIT_NATIVE : "" },
 		{ "waited too", by_way ? lg_text(c, "; %s waited for it", p.job) : "" },
 		{ "waited", by_way ? lg_text(c, "%s waited for that one", p.job) : c->v->n_ranks < 2
 			    ? "the step waited" : "the step waited, and every rank with it" });

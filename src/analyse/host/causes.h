@@ -34,6 +34,15 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const char *ranks,
 			    const char *every);
 
+/* ---- gil_story.c ---- */
+/*
+ * Culprit, detail and evidence of a python.gil_wait; returns how many samples agree. Details, where the
+ * recording tells of each wait for the lock; none elsewhere:
+ * native_call  asked to give the lock up, the culprit kept it most of the time: only native code can
+ * python       it gave it up when it was asked
+ */
+size_t lg_gil_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s);
+
 /* ---- cause_words.c: title, moments, as a mere fact (rules/ends.def) ---- */
 /* f has its culprit and victims; io: of a wait for a disk. Also sets f->detail where the words decide it. */
 void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,

@@ -71,6 +71,9 @@ def step():
         ring.step(_steps, ring.STEP | ring.F_HAND)
         if _readings is not None:
             _readings.step()
+        profiler = _sys.modules.get("laggard._profiler")
+        if profiler is not None:
+            profiler.step(_steps)
         det = _sys.modules.get("laggard._det")
         if det is not None:
             det.boundary()

@@ -46,6 +46,7 @@ _SAMPLE_NS = 200_000_000
 _first_opt = None  # weak reference: its step() ends the training step
 _opt_made = False
 _det = None        # fingerprints, where they are asked for
+_profiler = None   # the same of torch.profiler
 _root = None       # id of the module whose forward starts an inference step
 
 
@@ -302,6 +303,8 @@ def _boundary(opt):
         _steps += 1
         _ring.step(_steps)
         _memory.step()
+        if _profiler is not None:
+            _profiler.step(_steps)
         if _det is not None:
             _det.boundary()
 
@@ -586,7 +589,7 @@ def _after_fork():
 
 
 def patch(torch):
-    global compiling, _skip, _gc_names, _det
+    global compiling, _skip, _gc_names, _det, _profiler
     wanted = bool(os.environ.get("LAGGARD_DETERMINISM"))
     if not _ring.active() and not (_ring.open_ring(slots=1 << 16, names=1 << 20) if wanted else _ring.open_ring()):
         return
@@ -603,6 +606,10 @@ def patch(torch):
         from laggard import _modules
         _modules.patch(torch)
         _ending.append(_modules.tell)
+    if os.environ.get("LAGGARD_PROFILER"):
+        from laggard import _profiler
+        _profiler.start(torch)
+        _ending.append(_profiler.at_exit)
     if wanted:
         _det.start(torch)
         _ending.append(_det.at_exit)

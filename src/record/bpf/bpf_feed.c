@@ -46,7 +46,7 @@ struct thread {
 	int64_t sleep_begin; /* of `sleep_stack` */
 	lg_stk sleep_stack, sender_stack;
 	lg_stk plain_stack;  /* of its last plain sleep (lg_bpf_sleep) in the place of `frames`; 0 = none */
-	uint32_t sender;     /* of the same waking: see lg_bpf_sleep */
+	uint32_t sender, gil_holder; /* of the same waking: see lg_bpf_sleep */
 	uint64_t *frames;    /* kernel frames of its last sleep, LG_BPF_KERNEL_FRAMES of room; may be NULL */
 	unsigned n_frames;
 	unsigned n_waits;    /* ever */
@@ -244,12 +244,13 @@ static void ask_job(struct lg_bpf_feed *f, int32_t pid)
 /* Is pid, of the job, CPython? Then it is told, and not looked for again. Only while n_looks is not 0. */
 static bool find_python(struct lg_bpf_feed *f, int32_t pid)
 {
-	const struct lg_bpf_python_layout *layout = lg_session_python(f->s, pid);
+	uint64_t gil = 0;
+	const struct lg_bpf_python_layout *layout = lg_session_python(f->s, pid, &gil);
 
 	f->n_looks--;
 	if (!layout)
 		return false;
-	f->watch.python(f->watch.arg, pid, layout);
+	f->watch.python(f->watch.arg, pid, layout, gil);
 	if (lg_map_set(&f->pythons, (uint32_t)pid, LOOKED))
 		f->n_looks = 0;
 	return true;
@@ -273,7 +274,7 @@ static void exec_python(struct lg_bpf_feed *f, int32_t pid)
 {
 	lg_map_remove(&f->pythons, (uint32_t)pid);
 	if (!f->n_looks || lg_map_get(&f->known, (uint32_t)pid) != 2 || !find_python(f, pid))
-		f->watch.python(f->watch.arg, pid, NULL);
+		f->watch.python(f->watch.arg, pid, NULL, 0);
 }
 
 void lg_bpf_feed_jobs(struct lg_bpf_feed *f)
@@ -390,7 +391,7 @@ struct off { /* time off the CPU, [off, in) */
 	int64_t off, wake, in; /* in < 0: not back yet; wake 0 = not known */
 	uint32_t waker;
 	int32_t cpu;
-	uint8_t why, ctx, flags; /* flags: of the wait's start */
+	uint8_t why, ctx, flags; /* why: with LG_BPF_GIL_*; flags: of the wait's start */
 };
 
 /* Ready to run: each queue's part is a row of its own. cpu: where it ran then. */
@@ -418,19 +419,29 @@ static void asleep_there(struct thread *t, const struct lg_bpf_hdr *h, uint64_t 
 	t->sleep_begin = (int64_t)off;
 	t->sleep_stack = t->plain_stack;
 	t->sender = 0;
+	t->gil_holder = 0;
+}
+
+/* Who had the lock that thr waited for: it is numbered as its process numbers it, which may not be ours. */
+static lg_thr gil_holder(struct lg_bpf_feed *f, lg_thr thr, uint32_t tid)
+{
+	lg_thr holder = tid ? lg_thread_find(f->b, (int32_t)tid) : 0;
+
+	return holder && holder != thr &&
+	       lg_thread_process(f->b, holder) == lg_thread_process(f->b, thr) ? holder : 0;
 }
 
 static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const struct off *o)
 {
 	lg_thr waker = o->waker ? lg_thread_get(f->b, -1, (int32_t)o->waker) : 0;
 	struct lg_state_row row = {
-		.ts = o->off, .thr = thr, .cpu = o->cpu, .reason = o->why, .flags = o->flags,
-		.waker = waker, .waker_ctx = o->ctx,
+		.ts = o->off, .thr = thr, .cpu = o->cpu, .reason = o->why & LG_BPF_WHY_MASK,
+		.flags = o->flags, .waker = waker, .waker_ctx = o->ctx,
 	};
 	int64_t blocked_end = o->wake ? o->wake : o->in;
 	const struct wait *w;
 
-	if (o->why < LG_WHY_SLEEP) {
+	if (row.reason < LG_WHY_SLEEP) {
 		row.kind = LG_RUNNABLE;
 		add_ready(f, t, &row, o->in);
 		return;
@@ -449,6 +460,10 @@ static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const s
 		row.blocker = w->owner;
 		row.blocker_stack = w->owner_stack;
 	}
+	row.flags |= (o->why & LG_BPF_GIL_WAIT ? LG_STATE_GIL_WAIT : 0) |
+		     (o->why & LG_BPF_GIL_HELD ? LG_STATE_GIL_HELD : 0);
+	if (o->why & LG_BPF_GIL_WAIT && t->sleep_begin == o->off)
+		row.blocker = gil_holder(f, thr, t->gil_holder);
 	add_state(f, t, &row, blocked_end);
 	if (!o->wake)
 		return;
@@ -466,6 +481,7 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 	lg_thr thr = thread_at(f, r->h.tgid, r->h.tid, r->off_ts ? (int64_t)r->off_ts : in);
 	uint8_t edge = r->h.flags & LG_BPF_EDGE ? LG_STATE_EDGE : 0;
 	bool gap = r->h.flags & LG_BPF_GAP;
+	uint8_t why = r->off_why & LG_BPF_WHY_MASK;
 	struct lg_state_row row = {
 		.ts = in, .thr = thr, .cpu = r->h.cpu, .kind = LG_RUNNING,
 	};
@@ -479,7 +495,7 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 						r->off_ts ? (int64_t)r->off_ts : in);
 	t->known = true;
 	asleep_there(t, &r->h, r->off_ts);
-	if (r->off_ts && r->off_why && (!gap || (r->wake_ts && r->off_why >= LG_WHY_SLEEP))) {
+	if (r->off_ts && why && (!gap || (r->wake_ts && why >= LG_WHY_SLEEP))) {
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
 			/* With a gap only the wait until its waking is certain. */
@@ -493,6 +509,7 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 	add_state(f, t, &row, out);
 	t->sleep_stack = 0;
 	t->sender = 0;
+	t->gil_holder = 0;
 	t->n_moves = 0;
 	if (r->out_why != LG_WHY_DEAD)
 		return;
@@ -560,6 +577,7 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 	t->sleep_begin = (int64_t)r->off_ts;
 	t->sleep_stack = 0;
 	t->sender = r->sender_tid;
+	t->gil_holder = r->gil_holder;
 	t->sender_stack = 0;
 	if (r->sender_tid && r->h.n_peer <= LG_BPF_SENDER_FRAMES) {
 		size_t own = r->h.n_user + (r->h.flags & LG_BPF_SAME ? 0u : r->h.n_kernel);
@@ -821,9 +839,11 @@ void lg_bpf_feed(struct lg_bpf_feed *f, const void *rec, size_t n)
 		break;
 	case LG_BPF_PYTHON: {
 		const struct lg_bpf_python *r = rec;
+		unsigned gil = (r->h.flags & LG_BPF_SAMPLE_GIL ? LG_SAMPLE_GIL : 0u) |
+			       (r->h.flags & LG_BPF_SAMPLE_NO_GIL ? LG_SAMPLE_NO_GIL : 0u);
 
 		lg_session_python_sample(f->s, (int32_t)r->h.tid, (int64_t)r->h.ts, (const uint64_t *)(r + 1),
-					 r->h.n_python);
+					 r->h.n_python, (uint8_t)gil);
 		break;
 	}
 	default:
@@ -893,7 +913,7 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 	if (r->sum_n)
 		add_sum(f, tgid, tid, (int64_t)r->sum_since,
 			r->off_ts ? (int64_t)r->off_ts : stopped, (int64_t)r->sum_run);
-	if (r->off_ts && r->off_why && r->off_why != LG_WHY_DEAD) {
+	if (r->off_ts && r->off_why && (r->off_why & LG_BPF_WHY_MASK) != LG_WHY_DEAD) {
 		uint64_t frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES], python[LG_BPF_PYTHON_FRAMES];
 		size_t k = r->h.n_kernel, u = r->h.n_user, n = r->h.n_python;
 
@@ -904,6 +924,7 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 			n = add_asleep(f, thr, r, python, stopped);
 		if (!r->running && (k || u || n)) {
 			t->sleep_begin = (int64_t)r->off_ts;
+			t->gil_holder = r->gil_holder;
 			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, python, n);
 		}
 		asleep_there(t, &r->h, r->off_ts);

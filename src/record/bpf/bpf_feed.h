@@ -15,8 +15,8 @@ struct lg_bpf_feed;
 /* What is found out about processes that the programs should know, too. */
 struct lg_bpf_watch {
 	void (*job)(void *arg, int32_t pid); /* it is of the job and should be watched closely */
-	/* Where its Python frames are; NULL: it runs another program now. */
-	void (*python)(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout);
+	/* Where its Python frames are, and its lock (0: not known); NULL: it runs another program now. */
+	void (*python)(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout, uint64_t gil);
 	void *arg;
 };
 

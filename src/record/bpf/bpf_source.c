@@ -327,17 +327,18 @@ static uint32_t layout_index(struct bpf_source *b, const struct lg_bpf_python_la
 	return i;
 }
 
-static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
+static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout, uint64_t gil)
 {
 	struct bpf_source *b = arg;
-	uint32_t key = (uint32_t)pid, i;
+	struct lg_bpf_python_process of = { .gil = gil };
+	uint32_t key = (uint32_t)pid;
 
 	if (layout) {
-		i = layout_index(b, layout);
-		if (!i)
+		of.layout = layout_index(b, layout);
+		if (!of.layout)
 			return;
 		/* Full: the rest has no Python frames. on_job() has said that there are too many. */
-		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, &i, sizeof i, BPF_ANY);
+		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, &of, sizeof of, BPF_ANY);
 	} else if (bpf_map__delete_elem(b->skel->maps.pythons, &key, sizeof key, 0))
 		return; /* it was none */
 	b->skel->bss->job_version++;

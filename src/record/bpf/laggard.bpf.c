@@ -178,7 +178,8 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 	r->waker_tid = th->waker_tid;
 	r->wake_cpu = th->wake_cpu;
 	r->running = th->running;
-	r->off_why = th->off_why;
+	r->off_why = th->off_why | th->gil_is;
+	r->gil_holder = th->gil_holder;
 	r->sum_n = th->sum_n;
 	r->sum_since = th->sum_since;
 	r->sum_run = th->sum_run;

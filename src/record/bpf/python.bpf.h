@@ -11,6 +11,8 @@
 
 /* Since Linux 6.3 a sample has its time before the program runs, and its frames are to be there before it. */
 #define BEFORE_SAMPLE_NS 20000
+/* nptl/descr.h of glibc: the kernel's number of the thread, in what its thread-local storage begins with. */
+#define GLIBC_TID_AT 0x2d0
 
 static __always_inline __u64 user_word(__u64 at)
 {
@@ -46,11 +48,10 @@ static __always_inline __u64 python_state(const struct lg_bpf_python_layout *l, 
 	return th->python_state = state;
 }
 
-/* The innermost frame of the current thread; 0 = it runs no Python. */
-static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t,
-					      struct thread *th)
+/* The innermost frame of that state's thread; 0 = it runs no Python. */
+static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, __u64 state)
 {
-	__u64 state = python_state(l, t, th), frame;
+	__u64 frame;
 
 	if (!state)
 		return 0;
@@ -58,6 +59,57 @@ static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout 
 	if (l->frame_behind != LG_BPF_PYTHON_DIRECT && frame)
 		frame = user_word(frame + l->frame_behind);
 	return frame;
+}
+
+/*
+ * ---- the interpreter's lock. What a thread waits for is told by the address of its futex, which lies in the
+ * lock: the C library's condition and mutex are there (glibc: their words are among the first bytes of each).
+ */
+struct gil {
+	__u64 holder;
+	__u32 locked, zero;
+};
+
+static __always_inline bool has_gil(const struct gil *g, __u64 state)
+{
+	return state && g->holder == state && g->locked == 1;
+}
+
+static __always_inline bool read_gil(const struct thread *th, struct gil *ret)
+{
+	return th->gil && !bpf_probe_read_user(ret, sizeof(*ret), (void *)(th->gil + LG_BPF_GIL_HOLDER));
+}
+
+/* The word that the current thread's futex() is about; 0 = it is in no such call. */
+static __always_inline __u64 futex_word(struct task_struct *t)
+{
+	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(t);
+	struct pt_regs___arm64 *arm = (void *)regs;
+
+	if (bpf_core_field_exists(regs->orig_ax))
+		return regs->orig_ax == 202 ? regs->di : 0;
+	if (bpf_core_field_exists(arm->syscallno))
+		return arm->syscallno == 98 ? arm->orig_x0 : 0;
+	return 0;
+}
+
+/* A thread goes to sleep: has it the lock, or does it wait for it? state: its own, 0 = it has none. */
+static __always_inline void gil_sleeps(struct thread *th, struct task_struct *t,
+				       const struct lg_bpf_python_layout *l, __u64 state)
+{
+	bool waits = futex_word(t) - th->gil - LG_BPF_GIL_COND < LG_BPF_GIL_BYTES - LG_BPF_GIL_COND;
+	struct gil g = {};
+	__u64 base;
+
+	if ((!waits && !state) || !read_gil(th, &g))
+		return;
+	if (has_gil(&g, state)) {
+		th->gil_is = LG_BPF_GIL_HELD;
+	} else if (waits) {
+		th->gil_is = LG_BPF_GIL_WAIT;
+		base = l && g.locked == 1 && g.holder ? user_word(g.holder + l->state_pthread) : 0;
+		th->gil_holder = base ? (__u32)user_word(base + GLIBC_TID_AT) : 0;
+	}
 }
 
 struct python_frames {
@@ -135,15 +187,18 @@ static __always_inline struct lg_bpf_python_layout *python_layout(__u32 i)
 static __always_inline void python_sleeps(struct thread *th, struct task_struct *t)
 {
 	struct python_frames *frames = (struct python_frames *)th->python_frames;
-	struct lg_bpf_python_layout *l;
-	__u64 frame;
+	struct lg_bpf_python_layout *l = python_layout(th->python);
+	__u64 frame, state;
 	__u32 n;
 
 	/* Most threads of a training process never run Python: they are asked now and then. */
-	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH)
+	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH) {
+		gil_sleeps(th, t, l, 0);
 		return;
-	l = python_layout(th->python);
-	frame = l ? python_innermost(l, t, th) : 0;
+	}
+	state = l ? python_state(l, t, th) : 0;
+	gil_sleeps(th, t, l, state);
+	frame = state ? python_innermost(l, state) : 0;
 	n = frame ? (__u32)lg_python_walk(l, frame, &th->naps, frames) : 0;
 	if (!n) {
 		if (th->stateless < STATELESS_ENOUGH)
@@ -177,7 +232,8 @@ int lg_sample(void *ctx)
 	struct task_struct *t;
 	struct lg_bpf_python *r;
 	struct thread *th;
-	__u64 frame;
+	struct gil g = {};
+	__u64 frame, state;
 	void *ring;
 
 	(void)ctx;
@@ -190,7 +246,8 @@ int lg_sample(void *ctx)
 	if (th->job_version != job_version)
 		is_job_now(th);
 	l = python_layout(th->python);
-	frame = l ? python_innermost(l, t, th) : 0;
+	state = l ? python_state(l, t, th) : 0;
+	frame = state ? python_innermost(l, state) : 0;
 	ring = frame ? ring_of(bpf_get_smp_processor_id()) : 0;
 	if (!ring)
 		return 1;
@@ -200,6 +257,8 @@ int lg_sample(void *ctx)
 		return 1;
 	}
 	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, th->tid, th->tgid, LG_BPF_PYTHON);
+	if (read_gil(th, &g))
+		r->h.flags = has_gil(&g, state) ? LG_BPF_SAMPLE_GIL : LG_BPF_SAMPLE_NO_GIL;
 	r->h.n_python = (__u8)lg_python_walk(l, frame, 0, (struct python_frames *)(r + 1));
 	bpf_ringbuf_submit(r, wake_flag(ring));
 	return 1;

@@ -71,11 +71,19 @@ struct lg_bpf_hdr {
 #define LG_BPF_PYTHON_UNITS 48
 #define LG_BPF_PYTHON_FAR 0xffffu
 
+/*
+ * What a sleep has to do with the lock of the thread's interpreter (the GIL): in off_why of a slice and of
+ * what is open, above its reason.
+ */
+enum { LG_BPF_WHY_MASK = 15,
+       LG_BPF_GIL_WAIT = 16, /* it waited for it, or to hand it over */
+       LG_BPF_GIL_HELD = 32  /* it had it */ };
+
 struct lg_bpf_slice { /* hdr.ts: left the CPU */
 	struct lg_bpf_hdr h;
 	__u64 in_ts, off_ts, wake_ts;
 	__u32 waker_tid;
-	__u8 off_why, out_why; /* enum lg_state_reason before in_ts, after h.ts */
+	__u8 off_why, out_why; /* enum lg_state_reason before in_ts (and LG_BPF_GIL_*), after h.ts */
 	__u16 wake_cpu;
 };
 
@@ -95,7 +103,9 @@ struct lg_bpf_sum { /* covers [since, hdr.ts) */
 struct lg_bpf_sleep {
 	struct lg_bpf_hdr h;
 	__u64 off_ts;
-	__u32 sender_tid, zero; /* sender_tid: whose frames those are; 0 = none */
+	__u32 sender_tid; /* whose frames those are; 0 = none */
+	__u32 gil_holder; /* LG_BPF_GIL_WAIT: who had it when the sleep began, as the process numbers its
+			   * threads; 0 = nobody, or not known */
 };
 
 static inline __attribute__((always_inline)) _Bool lg_bpf_is_plain(__u8 n_user, __u8 n_python)
@@ -149,6 +159,9 @@ struct lg_bpf_move { /* hdr.ts: when; hdr.cpu: who moved it ran there */
 	__u32 from_cpu, zero;
 };
 
+/* flags of its hdr: did the thread have its interpreter's lock? Neither: not known. */
+enum { LG_BPF_SAMPLE_GIL = 1, LG_BPF_SAMPLE_NO_GIL = 2 };
+
 struct lg_bpf_python { /* hdr.ts: of the sample, or a little before */
 	struct lg_bpf_hdr h;
 };
@@ -191,6 +204,17 @@ static inline __attribute__((always_inline)) __u64 lg_bpf_python_told(const stru
 	units = (units | -far) & LG_BPF_PYTHON_FAR;
 	return code | entry * LG_BPF_PYTHON_ENTRY | units << LG_BPF_PYTHON_UNITS;
 }
+
+/* struct _gil_runtime_state, the same from 3.8 to 3.14 (Include/internal/pycore_gil.h), in bytes. */
+#define LG_BPF_GIL_HOLDER 8  /* the state of who has it, or had it last; then an int: is it held? */
+#define LG_BPF_GIL_COND 32   /* from here on what is waited for: the condition, its mutex, the hand-over */
+#define LG_BPF_GIL_BYTES 208
+
+struct lg_bpf_python_process {
+	__u32 layout, zero;
+	__u64 gil; /* address; 0 = not known */
+};
+
 #define LG_BPF_PYTHON_LAYOUTS 64 /* builds of Python in one recording, and one more; at most 256 */
 
 struct lg_bpf_open { /* fixed size, as the iterator writes it */
@@ -205,7 +229,8 @@ struct lg_bpf_open { /* fixed size, as the iterator writes it */
 	__u32 sum_n;
 	__u8 running, off_why;
 	__u16 wake_cpu;
-	__u8 hold_kernel, hold_user, peer_kernel, zero[5]; /* hdr.n_python: where it sleeps */
+	__u8 hold_kernel, hold_user, peer_kernel, zero; /* hdr.n_python: where it sleeps */
+	__u32 gil_holder;
 	__u64 kernel[LG_BPF_KERNEL_FRAMES]; /* where it sleeps */
 	__u64 user[LG_BPF_USER_FRAMES];
 	__u64 hold_frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES]; /* foreign hold */

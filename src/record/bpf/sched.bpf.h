@@ -147,7 +147,7 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 			r->off_ts = th->off_ts;
 			r->wake_ts = th->wake_ts;
 			r->waker_tid = th->waker_tid;
-			r->off_why = th->off_why;
+			r->off_why = th->off_why | (th->python ? th->gil_is : 0);
 			r->out_why = why;
 			r->wake_cpu = th->wake_cpu;
 			bpf_ringbuf_submit(r, wake_flag(ring));
@@ -171,6 +171,10 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 	th->waker_ctx = 0;
 	th->n_user = 0;
 	th->n_python = 0;
+	if (th->python) { /* what others have it for nothing lies in another cache line */
+		th->gil_is = 0;
+		th->gil_holder = 0;
+	}
 	if (why < WHY_SLEEP)
 		return;
 	if (th->tent_ts && now - th->tent_ts < 100000) {
@@ -355,14 +359,14 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 	raw = (void *)r + RAW_STACK_AT;
 	frames = (void *)r + sizeof(*r);
 	there = asleep_there(th, p, raw, now);
-	if (there && plain && !sent && th->plain == 1 + th->n_user) {
+	if (there && plain && !sent && !th->gil_holder && th->plain == 1 + th->n_user) {
 		th->waker_ctx |= LG_BPF_ASLEEP_THERE;
 		return;
 	}
 	fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLEEP);
 	r->off_ts = th->off_ts;
 	r->sender_tid = 0;
-	r->zero = 0;
+	r->gil_holder = th->gil_holder;
 	if (there) {
 		r->h.flags = LG_BPF_SAME;
 	} else {

@@ -102,12 +102,12 @@ struct {
 	__type(value, struct lg_bpf_python_layout);
 } python_layouts SEC(".maps");
 
-/* The job's Python processes: which of these. */
+/* The job's Python processes: which of these, and where the lock is. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct lg_bpf_python_process);
 } pythons SEC(".maps");
 
 enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_COMPACT, SCRATCH_ITER,
@@ -180,6 +180,9 @@ struct thread {
 	/* sleeps */
 	struct naps naps;
 	__u64 python_state; /* that was found to be its own */
+	__u64 gil;          /* of its process; 0 = not known */
+	__u32 gil_holder;   /* see lg_bpf_sleep */
+	__u8 gil_is;        /* of the newest sleep: LG_BPF_GIL_*, 0 = neither */
 	__u64 stack_ts;     /* of the newest stack of a sleep */
 	__u64 walked_ts;    /* of the newest that was walked, see read_raw_stack() */
 	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
@@ -384,12 +387,13 @@ static __always_inline __u32 own_stack(void *ctx, void *rec, __u32 at, bool user
 
 static __always_inline void is_job_now(struct thread *th)
 {
-	__u32 *python;
+	struct lg_bpf_python_process *python;
 
 	th->job_version = job_version;
 	th->job = bpf_map_lookup_elem(&jobs, &th->tgid) != 0;
 	python = th->job ? bpf_map_lookup_elem(&pythons, &th->tgid) : 0;
-	th->python = python ? (__u8)*python : 0;
+	th->python = python ? (__u8)python->layout : 0;
+	th->gil = python ? python->gil : 0;
 }
 
 static __always_inline struct thread *thread_new(struct task_struct *t)
@@ -450,13 +454,14 @@ static __always_inline void report_task(struct task_struct *t, struct task_struc
  * back. */
 static __always_inline void python_fork(struct thread *th, __u32 parent)
 {
-	__u32 copy, *layout = bpf_map_lookup_elem(&pythons, &parent);
+	struct lg_bpf_python_process copy, *of = bpf_map_lookup_elem(&pythons, &parent);
 
-	if (!layout)
+	if (!of)
 		return;
-	copy = *layout;
+	copy = *of;
 	if (!bpf_map_update_elem(&pythons, &th->tgid, &copy, BPF_ANY))
-		th->python = (__u8)copy;
+		th->python = (__u8)copy.layout;
+	th->gil = th->python ? copy.gil : 0;
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -124,11 +124,11 @@ struct task_struct___arm64 {
 };
 
 struct pt_regs___x86 {
-	unsigned long orig_ax, ip;
+	unsigned long orig_ax, ip, di;
 };
 
 struct pt_regs___arm64 {
-	unsigned long long pc;
+	unsigned long long pc, orig_x0;
 	int syscallno;
 };
 

@@ -3,7 +3,7 @@
  * kineto.h - torch.profiler (Kineto) Chrome JSON -> rows. What analyses may rely on:
  *
  * Times     baseTimeNanoseconds + ts, exact to the nanosecond. If that is an epoch time, two clock
- *           rows say so (CLOCK_REALTIME, value = ts), and lg_merge() aligns on them.
+ *           rows say so (CLOCK_REALTIME, value = ts), and lg_merge_offset() aligns on them.
  * Processes Real pids; -1 where the trace has a word ("CPU functions"). process.rank/world from
  *           distributedInfo, role LG_ROLE_RANK; the thread with the ProfilerStep spans (else
  *           tid == pid, else most operators) is LG_THREAD_MAIN.

@@ -106,10 +106,11 @@ def test_a_native_call_that_keeps_the_lock(run, version, python):
     asleep = rows(v, False, "asleep")
     assert [(r["function"], r["line"]) for r in asleep] == [("helper", 15)]
     # the program's clock also sees the call, and the way back to Python
-    assert asleep[0]["times"] == own["calls"]
-    assert 40 * own["calls"] <= ms(asleep) <= own["helper_s"] * 1e3
+    times = asleep[0]["times"]
+    assert 0 <= own["calls"] - times <= 2  # on a busy machine it is found to be Python a call later
+    assert 40 * times <= ms(asleep) <= own["helper_s"] * 1e3
     waited = [r for r in rows(v, True, "waited") if r["by"] == asleep[0]["tid"]]
-    agrees(waited, own, 0.02)
+    agrees(waited, {**own, "ready_s": own["ready_s"] + 0.045 * (own["calls"] - times)}, 0.02)
     assert 38 < waited[0]["longest_ms"] <= own["longest_s"] * 1e3 + 0.5
     assert waited[0]["refused_ms"] > 0.7 * waited[0]["ms"]
 

@@ -96,6 +96,21 @@ static void count(const struct lg_trace *t, struct account *a, const struct lg_g
 	r->longest = LG_MAX(r->longest, what->longest);
 }
 
+/* For how long the holder kept it after it was asked: while it waited for a CPU it could not give it up. */
+static int64_t refused(const struct lg_case *c, const struct lg_gil_wait *w)
+{
+	struct lg_rows states;
+	int64_t ns = 0;
+
+	if (!w->holder || w->asked >= w->end)
+		return 0;
+	states = lg_states_in(c, w->holder, w->asked, w->end);
+	while (lg_next_row(c, &states))
+		if (c->t->state.kind[states.row] != LG_RUNNABLE)
+			ns = lg_sum_ns(ns, states.to - states.from);
+	return ns;
+}
+
 static void count_waits(const struct lg_case *c, struct account *a)
 {
 	int64_t whole = 0;
@@ -109,7 +124,7 @@ static void count_waits(const struct lg_case *c, struct account *a)
 		count(c->t, a, &(struct lg_gil_row){
 			.thr = w->thr, .by = w->holder, .did = LG_GIL_WAITED, .times = w->last,
 			.ns = w->end - w->from, .longest = w->last ? whole : 0,
-			.refused = w->asked < w->end ? w->end - w->asked : 0 });
+			.refused = refused(c, w) });
 		whole = w->last ? 0 : whole;
 	}
 }

@@ -133,7 +133,7 @@ def test_a_builtin_keeps_the_lock_as_well(run, laggard, root, tmp_path):
     sql, = re.findall(r'laggard query gil\.lag "(.*?)"', page, re.S)
     said = json.loads(laggard("query", "--json", tmp_path / "run.lag", sql).stdout)
     assert (said[0]["tid"], said[0]["had_it"]) == (f["victims"][0]["tid"], f["culprit"]["tid"])
-    assert said[0]["kept_ms"] > said[0]["ms"] / 2
+    assert said[0]["kept_ms"] > 0.3 * said[0]["ms"]  # on a busy machine the holder waits for a CPU meanwhile
 
 
 @pytest.mark.live

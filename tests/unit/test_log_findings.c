@@ -2,6 +2,7 @@
 /* test_log_findings.c - what is concluded from the text of a log alone. */
 #include "feed_trace.h"
 #include "outcome.h"
+#include "report/report.h"
 
 #define STEPS "iteration 10/ 100 | elapsed time per iteration (ms): 512.3 |\n" \
 	      "iteration 11/ 100 | elapsed time per iteration (ms): 512.3 |\n"
@@ -161,6 +162,12 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		  "loss is no finite number (1 line)" },
 		{ "host1:77:78 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: connect to 10.0.0.1<53> failed\n", NULL,
 		  NULL, "what NCCL warns of" },
+		{ TRACEBACK "OSError: x\n2025-10-03 18:37:01,832 uploading failed, and we go on\n", NULL, NULL,
+		  "errors after which the run went on (1 line)" },
+		{ "RuntimeError: NCCL communicator was aborted on rank 3.\n" STEPS, NULL, NULL,
+		  "errors after which the run went on (1 line)" },
+		{ "RuntimeError: CUDA error: an illegal memory access was encountered\n" STEPS "ValueError: x\n" STEPS, NULL,
+		  NULL, "errors after which the run went on (2 lines)" },
 		/* healthy: what a log never tells is all that is left */
 		{ SUMMARY("0", "0"), NULL, NULL, NULL },
 		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },
@@ -168,7 +175,6 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		{ "iteration 12/ 100 | elapsed time per iteration (ms): 512.3 | lm loss: 2.1 | number of skipped iterations:   0 "
 		  "| number of nan iterations:   0 |\nlm loss: information\n", NULL, NULL, NULL },
 		{ TRACEBACK "KeyboardInterrupt\n", NULL, NULL, NULL },
-		{ TRACEBACK "OSError: x\n2025-10-03 18:37:01,832 uploading failed, and we go on\n", NULL, NULL, NULL },
 		{ "Exception in thread Thread-5:\n" TRACEBACK "OSError: x\n", NULL, NULL, NULL },
 		{ "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-03-14T12:00:01 ***\n", NULL, NULL, NULL },
 		{ "script.sh: line 12: Killed is a word\nXid 79 is dear\nError: is it\n", NULL, NULL, NULL },
@@ -231,6 +237,88 @@ static void the_last_exception_is_told_where_nothing_follows(void **state)
 	o = judge(feed_text(STEPS TRACEBACK "KeyError: 1\n" STEPS, "log"));
 	assert_null(find(o.v, "job.failed"));
 	done(&o);
+}
+
+/* Lines of `to` steps, a second each, or of every `every` of them; rank -1 = nobody says whose. */
+static size_t stamped(char *text, int rank, int to, int every, int pause)
+{
+	size_t k = 0;
+
+	for (int i = 1; i <= to; i++) {
+		int at = i + (i > 20 ? pause : 0);
+
+		if (i % every)
+			continue;
+		if (rank >= 0)
+			k += (size_t)sprintf(text + k, "[rank%d]: ", rank);
+		k += (size_t)sprintf(text + k, "2026-11-20 10:%02d:%02d,100 INFO step %d loss 2.5\n", at / 60,
+				     at % 60, i);
+	}
+	return k;
+}
+
+static void a_log_that_goes_on_without_steps_stands_still(void **state)
+{
+	static const struct {
+		int to, every, pause;
+		const char *then, *still, *not_judged;
+	} rows[] = {
+		{ 60, 1, 0, "2026-11-20 10:31:00,100 INFO heartbeat ok\n2026-11-20 10:51:00,100 INFO heartbeat ok\n",
+		  "no step in its last 3000 s (its last one is step 60), though it goes on: \"INFO heartbeat ok\"", NULL },
+		{ 60, 1, 0, "2026-11-20 10:31:00,100 INFO received SIGTERM, exiting\n", "in its last 1800 s", NULL },
+		/* healthy: the loop is through, a pause was as long before, or the next line is due */
+		{ 60, 1, 0, "", NULL, NULL },
+		{ 60, 1, 0, "2026-11-20 10:01:20,100 INFO heartbeat ok\n", NULL, NULL },
+		{ 60, 1, 180, "2026-11-20 10:20:00,100 INFO heartbeat ok\n", NULL, NULL },
+		{ 600, 60, 0, "2026-11-20 10:14:00,100 INFO heartbeat ok\n", NULL, NULL },
+		{ 5, 1, 0, "2026-11-20 10:31:00,100 INFO heartbeat ok\n", NULL, NULL },
+		/* it does something else, and says what */
+		{ 60, 1, 0, "2026-11-20 10:01:01,100 INFO evaluating\n2026-11-20 10:21:00,100 INFO heartbeat ok\n", NULL,
+		  "the last 1200 s of the log, in which it tells of other work" },
+		/* why it stands is told */
+		{ 60, 1, 0, "KeyError: 1\n2026-11-20 10:31:00,100 ERROR failed (exitcode: -9) local_rank: 1 (pid: 4242) of "
+			    "binary: python\n", NULL, NULL },
+	};
+	char text[1 << 16];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o;
+		char head[1024];
+
+		strcpy(text + stamped(text, -1, rows[i].to, rows[i].every, rows[i].pause), rows[i].then);
+		o = judge(feed_text(text, "log"));
+		lg_headline(o.v, head, sizeof head);
+		if (!rows[i].still != !o.v->still ||
+		    (rows[i].still && (!strstr(o.v->still, rows[i].still) || strncmp(head, "The run stands still", 20))))
+			fail_msg("log %zu: %s", i, head);
+		if (rows[i].not_judged ? !strstr(o.v->not_judged, rows[i].not_judged)
+				       : o.v->n_not_judged > (o.v->n_judged > 0))
+			fail_msg("log %zu: %s", i, head);
+		done(&o);
+	}
+}
+
+static void a_rank_whose_log_ends_before_the_others_is_told(void **state)
+{
+	static const struct {
+		int of_other;
+		bool told;
+	} rows[] = { { 60, true }, { 100, true }, { 110, false }, { 120, false } };
+	char text[1 << 16];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o;
+		bool told;
+
+		(void)stamped(text + stamped(text, 0, 120, 1, 0), 1, rows[i].of_other, 1, 0);
+		o = judge(feed_text(text, "log"));
+		told = o.v->not_judged && strstr(o.v->not_judged, "why rank 1 tells of no step");
+		if (told != rows[i].told || o.v->still)
+			fail_msg("row %zu: %s", i, o.v->not_judged);
+		done(&o);
+	}
 }
 
 #define TEN(line) line line line line line line line line line line
@@ -491,6 +579,8 @@ int main(void)
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
 		cmocka_unit_test(the_table_of_torchrun_names_the_rank),
 		cmocka_unit_test(the_last_exception_is_told_where_nothing_follows),
+		cmocka_unit_test(a_log_that_goes_on_without_steps_stands_still),
+		cmocka_unit_test(a_rank_whose_log_ends_before_the_others_is_told),
 		cmocka_unit_test(what_prints_on_or_says_that_it_has_finished_has_not_failed),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(a_failed_request_is_told_before_what_it_led_to),

@@ -285,6 +285,18 @@ static void say_others(struct lg_case *c, struct lg_finding *f)
 	}
 }
 
+/* What was raised and caught, or was it: who prints on may do so without what failed. */
+static void say_caught(struct lg_case *c, int64_t until)
+{
+	struct heard h = { 0 };
+
+	LG_EACH_MARK(i, c->t, "log.traceback")
+		if (!counts(c->t, i, until))
+			hear(&c->t->mark, lg_string(c->t, c->t->mark.text[i]), i, &h);
+	if (h.n)
+		not_judged(c, &h, LG_SAYS_LOG_CAUGHT);
+}
+
 int lg_find_failure(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
@@ -296,6 +308,8 @@ int lg_find_failure(struct lg_case *c)
 	/* Those say why it ended. */
 	if (lg_told(c, LG_R_MEM_OOM))
 		say_others(c, lg_told(c, LG_R_MEM_OOM));
+	if (k == FAILURES)
+		say_caught(c, until);
 	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
 	    lg_told(c, LG_R_MEM_OOM))
 		return 0;

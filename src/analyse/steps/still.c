@@ -56,9 +56,114 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 	lg_say(c, LG_SAYS_STILL_LIMIT, c->v->still);
 }
 
+/* ---- logs whose lines have times ---- */
+
+enum { FEWEST = 8 };
+#define GRAIN_NS INT64_C(2000000000) /* as well as two hosts' clocks agree in their logs */
+
+/* The lines about steps of one process. */
+struct printed {
+	int64_t first, last, longest; /* ns: when, and between two of them */
+	int64_t number;               /* the last step's */
+	size_t n, end;                /* end: row of its log's last line + 1; 0 = that is a step's */
+};
+
+static void read_printed(struct lg_case *c, struct printed *of)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+
+	for (size_t i = 0; i < m->n; i++) {
+		struct printed *p = &of[c->t->thread.prc[m->thr[i]]];
+
+		if (lg_is_mark(c->t, i, "log.last_line")) {
+			p->end = i + 1;
+		} else if (lg_is_mark(c->t, i, "log.step")) {
+			p->first = p->n++ ? p->first : m->ts[i];
+			p->longest = p->n > 1 ? LG_MAX(p->longest, m->ts[i] - p->last) : 0;
+			p->last = m->ts[i];
+			p->number = m->value[i];
+		}
+	}
+}
+
+/* Too few to know what is usual, or numbered for want of times. */
+static bool has_pace(const struct printed *p)
+{
+	return p->n >= FEWEST && p->last - p->first >= (int64_t)p->n * 1000000;
+}
+
+static bool is_long(int64_t gap, int64_t longest)
+{
+	return gap / LG_N_COMMS_MISSING_RANK_LONGER >= longest;
+}
+
+/* Ranks whose logs end, or go on without steps, while others' go on with them. */
+static void say_behind(struct lg_case *c, const struct printed *of, int64_t last)
+{
+	char gone[LG_MS_TEXT];
+
+	for (lg_prc p = 1; p < c->t->process.n; p++) {
+		const struct printed *o = &of[p];
+		int64_t gap = last - o->last;
+
+		if (c->t->process.rank[p] < 0 || !has_pace(o) || gap < GRAIN_NS ||
+		    !is_long(gap, o->longest) || (double)gap < LG_N_ANY_HIGH * (double)(last - o->first))
+			continue;
+		lg_not_judged(c, lg_text(c, LG_SAYS_STILL_RANK_BEHIND, c->t->process.rank[p],
+					 lg_ms_text(lg_ms(gap), gone), (long long)o->number), "");
+	}
+}
+
+/* A job that has failed stands for a reason that is told. */
+static bool is_over(const struct lg_case *c)
+{
+	return lg_told(c, LG_R_JOB_FAILED) || lg_told(c, LG_R_MEM_OOM) ||
+	       lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
+}
+
+static void judge_logs(struct lg_case *c)
+{
+	LG_AUTOFREE struct printed *of = lg_scratch(c, c->t->process.n, sizeof *of);
+	const struct printed *most = NULL;
+	int64_t last = INT64_MIN, gap;
+	char gone[LG_MS_TEXT];
+	size_t row;
+
+	if (!of)
+		return;
+	read_printed(c, of);
+	for (lg_prc p = 0; p < c->t->process.n; p++) {
+		if (!has_pace(&of[p]))
+			continue;
+		last = LG_MAX(last, of[p].last);
+		most = !most || of[p].last > most->last ? &of[p] : most;
+	}
+	if (!most)
+		return;
+	say_behind(c, of, last);
+	/* What else tells of steps goes on where the log may not. */
+	for (size_t i = 0; i < c->v->n_steps; i++)
+		last = LG_MAX(last, c->v->steps[i].ts + c->v->steps[i].dur);
+	row = most->end - 1;
+	gap = most->end ? c->t->mark.ts[row] - last : 0;
+	if (gap < LONG_NS || !is_long(gap, most->longest) || is_over(c))
+		return;
+	lg_ms_text(lg_ms(gap), gone);
+	if (c->t->mark.value[row]) {
+		lg_not_judged(c, lg_text(c, LG_SAYS_STILL_LOG_ASIDE, gone, (long long)most->number),
+			      lg_string(c->t, c->t->mark.text[row]));
+		return;
+	}
+	c->v->still = lg_text(c, LG_SAYS_STILL_LOG, gone, (long long)most->number,
+			      lg_string(c->t, c->t->mark.text[row]));
+	lg_say(c, LG_SAYS_STILL_LIMIT, c->v->still);
+}
+
 int lg_say_still(struct lg_case *c)
 {
 	for (size_t i = 0; i < c->n_ranks && c->has_states && !lg_is_polled(c) && !c->v->still; i++)
 		judge_rank(c, &c->ranks[i]);
+	if (!c->v->still)
+		judge_logs(c);
 	return c->failed;
 }

@@ -253,6 +253,11 @@ static void counter(struct lg_torchlog *l, const struct lg_log_line *line, const
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number)
 {
 	lg_torchlog_mark(l, line, "log.step", number, l->step_lines++ < STEP_TEXTS ? NULL : "");
+	if (line->ts == INT64_MIN)
+		return;
+	l->step_at = line->ts;
+	l->step_thr = lg_torchlog_thread(l, line);
+	l->other_work = false;
 }
 
 struct lg_log_step *lg_torchlog_last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise)

@@ -339,6 +339,28 @@ static void rank_of_local(struct lg_torchlog *l, struct lg_log_line *line)
 	}
 }
 
+/* What a job does besides steps, or that it is through. */
+static bool is_other_work(const char *m)
+{
+	static const char *const words[] = { "eval", "valid", "test", "sav", "checkpoint", "upload", "finish",
+					     "complete", "done", "succe" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcasestr(m, words[i]))
+			return true;
+	return false;
+}
+
+/* A log that goes on where its steps have ended says so by nothing but its lines' times. */
+static void add_last_line(struct lg_torchlog *l)
+{
+	if (!l->step_thr || l->now - l->step_at < SECOND)
+		return;
+	lg_add_mark(l->b, &(struct lg_mark_row){ .ts = l->now, .thr = l->step_thr, .value = l->other_work,
+						 .name = lg_intern(l->b, "log.last_line"),
+						 .text = lg_intern(l->b, l->last_said) });
+}
+
 static void time_of(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	if (line->ts == INT64_MIN)
@@ -352,6 +374,10 @@ static void time_of(struct lg_torchlog *l, const struct lg_log_line *line)
 	l->has_year |= line->has_year;
 	l->has_day |= line->has_day;
 	l->timed++;
+	if (!l->step_thr)
+		return;
+	l->other_work = l->other_work || is_other_work(line->msg);
+	snprintf(l->last_said, sizeof l->last_said, "%s", line->msg);
 }
 
 /*
@@ -528,6 +554,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		rank_of_name(l, path);
 		lg_torchlog_end_epochs(l);
 		lg_torchlog_add_spans(l);
+		add_last_line(l);
 		lg_nccl_finish(&l->nccl);
 		if (lg_builder_failed(b))
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");

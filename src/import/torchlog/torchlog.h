@@ -37,6 +37,8 @@
  *   log.nan_loss             -; line            a step's loss is no finite number
  *   log.loader_workers       workers asked for; line
  *   log.step                 step; line
+ *   log.last_line            1 = other work was told since the last step; the last line that has a time,
+ *                            where it is a second or more behind the last step's
  *   log.checkpoint           -; line            a checkpoint is being saved, or was just now
  *   log.train_summary        -; line
  * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss, and of whole epochs, where lines
@@ -189,6 +191,11 @@ struct lg_torchlog {
 	/* memory_summary() */
 	int summary_device;
 	char summary[512];
+	/* The last step's line that had a time, and the last line that has one (log.last_line). */
+	int64_t step_at;
+	lg_thr step_thr; /* 0 = there was none */
+	bool other_work;
+	char last_said[160];
 	uint64_t lines, known, timed, by_regex, step_lines;
 };
 

@@ -486,6 +486,24 @@ static void say_absent_ranks(struct lg_case *c)
 		lg_say(c, LG_SAYS_RUN_ABSENT_RANKS, here, world, here == 1 ? "is" : "are");
 }
 
+/* Files beside those of the trace may be of the same run, and what they would tell is not known. */
+static void say_unread(struct lg_case *c, const struct lg_explain_options *opt)
+{
+	enum { NAMED = 3 };
+	const char *text = "";
+	size_t n = opt ? opt->n_unread : 0;
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < LG_MIN(n, NAMED); i++)
+		text = lg_text(c, "%s%s%s", text, i ? "; " : "", opt->unread[i]);
+	if (n > NAMED)
+		text = lg_text(c, "%s; and %zu more", text, n - NAMED);
+	if (opt->n_missed)
+		lg_not_judged(c, lg_text(c, LG_SAYS_RUN_UNREAD, opt->n_missed, lg_s(opt->n_missed)), NULL);
+	lg_say(c, LG_SAYS_RUN_LEFT, n, lg_s(n), text);
+}
+
 static void conclude(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
@@ -556,6 +574,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "there is no process with pid %d in this input",
 			     c.victim_pid);
 	} else if (!rc) {
+		say_unread(&c, opt);
 		rc = v->findings ? explain(&c) : LG_E_NOMEM;
 		if (rc)
 			lg_fail(err, rc, LG_NO_OFFSET, "out of memory");

@@ -11,6 +11,8 @@
 
 struct lg_explain_options {
 	int32_t victim_pid; /* judge this process even if it shows no marks; 0 = by marks and ranks */
+	char *const *unread; /* [n_unread]: "PATH: why" of files that were to be read, too */
+	size_t n_unread, n_missed; /* missed: of unread, by their names likely to be of the run */
 };
 
 int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,

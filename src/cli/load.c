@@ -130,6 +130,13 @@ static int drop_left_out(struct lg_loaded *l, struct lg_error *err)
 			l->info[k++] = l->info[i];
 			continue;
 		}
+		if (l->info[i].unread) {
+			int rc = lg_paths_unread(&l->paths, l->paths.path[i], l->info[i].left_out, err);
+
+			if (rc)
+				return rc;
+			continue;
+		}
 		lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
 		if (l->info[i].other_run)
 			l->other[l->n_other++] = l->info[i];
@@ -371,7 +378,9 @@ static int say_joins(struct lg_loaded *l, struct lg_error *err)
 
 int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour, struct lg_error *err)
 {
-	struct lg_explain_options opt = { .victim_pid = victim_pid };
+	struct lg_explain_options opt = { .victim_pid = victim_pid, .unread = l->paths.unread,
+					  .n_unread = l->paths.n_unread,
+					  .n_missed = lg_paths_missed(&l->paths) };
 	int rc;
 
 	lg_progress_start("analysing ...");

@@ -36,6 +36,64 @@ static int keep(struct lg_paths *p, char *path, bool perhaps, struct lg_error *e
 	return 0;
 }
 
+int lg_paths_unread(struct lg_paths *p, const char *path, const char *why, struct lg_error *err)
+{
+	size_t n = strlen(path) + strlen(why) + sizeof ": ";
+	char *text = lg_calloc(n, 1);
+
+	if (!text || lg_grow(&p->unread, &p->cap_unread, p->n_unread + 1, sizeof *p->unread) ||
+	    lg_grow(&p->unread_name, &p->cap_unread_name, p->n_unread + 1, sizeof *p->unread_name)) {
+		lg_free(text);
+		return nomem(err);
+	}
+	snprintf(text, n, "%s: %s", path, why);
+	p->unread_name[p->n_unread] = strlen(path);
+	p->unread[p->n_unread++] = text;
+	lg_say("%s is left out: %s", path, why);
+	return 0;
+}
+
+/* "json" of "a/b.json.gz: why", of n characters; *ret_n: how many these are. */
+static const char *kind_of_name(const char *path, size_t n, size_t *ret_n)
+{
+	const char *base = memrchr(path, '/', n), *dot;
+
+	base = base ? base + 1 : path;
+	n -= (size_t)(base - path);
+	for (;;) {
+		dot = memrchr(base, '.', n);
+		*ret_n = dot ? n - (size_t)(dot + 1 - base) : 0;
+		if (!dot || (strncmp(dot, ".gz", 3) && strncmp(dot, ".zst", 4)))
+			return dot ? dot + 1 : base;
+		n = (size_t)(dot - base);
+	}
+}
+
+static bool is_missed(const struct lg_paths *p, const char *text, size_t n)
+{
+	size_t k, of;
+	const char *kind = kind_of_name(text, n, &k), *base = memrchr(text, '/', n), *other;
+
+	if (memmem(base ? base : text, n - (size_t)(base ? base - text : 0), "rank", 4) ||
+	    (k == 3 && !strncmp(kind, "log", 3)))
+		return true;
+	for (size_t i = 0; k && i < p->n; i++) {
+		other = kind_of_name(p->path[i], strlen(p->path[i]), &of);
+		if (of == k && !strncmp(other, kind, k))
+			return true;
+	}
+	return false;
+}
+
+size_t lg_paths_missed(const struct lg_paths *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_unread; i++)
+		n += is_missed(p, p->unread[i], p->unread_name[i]);
+	return n;
+}
+
 struct found {
 	char *path;
 	enum lg_import_known known;
@@ -60,6 +118,7 @@ static char *inside(const char *folder, const char *name)
 struct listing {
 	struct found *v;
 	size_t n, cap, n_left_out;
+	struct lg_paths *of; /* where folders that cannot be read are noted */
 };
 
 static int list(struct listing *l, const char *folder, int depth, struct lg_error *err);
@@ -101,10 +160,8 @@ static int list(struct listing *l, const char *folder, int depth, struct lg_erro
 	struct dirent *e;
 	int rc = 0;
 
-	if (!d && depth) {
-		lg_say("%s is left out: %s", folder, strerror(errno));
-		return 0;
-	}
+	if (!d && depth)
+		return lg_paths_unread(l->of, folder, strerror(errno), err);
 	if (!d)
 		return lg_fail_errno(err, errno, "cannot open %s", folder);
 	while (!rc && (e = readdir(d)))
@@ -116,7 +173,7 @@ static int list(struct listing *l, const char *folder, int depth, struct lg_erro
 
 static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
 {
-	struct listing l = { 0 };
+	struct listing l = { .of = p };
 	int rc = list(&l, folder, 0, err);
 	struct found *f = l.v;
 	size_t n = l.n, n_left_out = l.n_left_out;
@@ -132,7 +189,7 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 			continue;
 		}
 		if (!rc)
-			lg_say("%s is left out: no trace of a kind that laggard reads", f[i].path);
+			rc = lg_paths_unread(p, f[i].path, "no trace of a kind that laggard reads", err);
 		lg_free(f[i].path);
 	}
 	lg_free(f);
@@ -254,6 +311,10 @@ void lg_paths_done(struct lg_paths *p)
 	for (size_t i = 0; i < p->n; i++)
 		lg_free(p->path[i]);
 	lg_free(p->path);
+	for (size_t i = 0; i < p->n_unread; i++)
+		lg_free(p->unread[i]);
+	lg_free(p->unread);
+	lg_free(p->unread_name);
 	lg_free(p->perhaps);
 	*p = (struct lg_paths){ 0 };
 }

@@ -608,6 +608,7 @@ static int import_or_leave(const char *path, bool may_leave, struct lg_trace **r
 		n = list ? (size_t)(list - why) : strlen(why);
 		snprintf(info->left_out, sizeof info->left_out, "%.*s",
 			 (int)(n < sizeof info->left_out ? n : sizeof info->left_out - 1), why);
+		info->unread = true;
 		in->ino = 0;
 		rc = 0;
 	}

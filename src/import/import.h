@@ -38,6 +38,7 @@ struct lg_import_info {
 	bool join_sure;
 	char left_out[256];        /* why nothing of it is in the trace; "" = it is there */
 	bool other_run;            /* it is a trace, but of another run: left_out says so */
+	bool unread;               /* it is none that can be read: left_out says why */
 	int32_t rank;              /* the one rank that it is of; -1 = of several, or nobody says */
 	uint64_t rows_sample, rows_state, rows_span, rows_counter, lost_events;
 };

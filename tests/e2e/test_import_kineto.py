@@ -329,6 +329,23 @@ def test_a_pause_in_every_step_is_not_nothing(laggard, tmp_path, pause_us, headl
     assert " ".join(text.split()).startswith(headline), text
 
 
+@pytest.mark.parametrize("name, plain", (("t_rank1.json", False), ("train.log", False), ("t2.json.gz", False),
+                                         ("notes.txt", True), ("requirements", True), (None, True)))
+def test_what_could_not_be_read_is_no_all_clear(laggard, tmp_path, name, plain):
+    """Of a file beside the trace nothing is known: by its name it may be of the run."""
+    cpu_trace(tmp_path / "t.json")
+    if name:
+        (tmp_path / name).write_bytes(bytes(range(256)) * 8)
+    words = "Nothing is wrong that this input can show" if plain else "Nothing was found in what could be judged"
+    limits = json.loads(laggard("explain", "--json", tmp_path).stdout)["limits"]
+    assert [x for x in limits if "could not be read" in x] == (
+        [f"1 file could not be read: {tmp_path}/{name}: no trace of a kind that laggard reads"] if name else [])
+    for form in ("-v", "--markdown"):
+        text = " ".join(laggard("explain", form, tmp_path).stdout.split()).removeprefix("## ")
+        assert text.startswith(words) and ("1 file that could not be read." in text) != plain, text
+        assert name is None or "1 file could not be read" in text
+
+
 def two_devices(path, in_turn):
     """Ten steps, each of 5 ms of kernels on device 0 and 5 ms on device 1: behind them, or at the same time."""
     events, now, corr = [], 1000, 0

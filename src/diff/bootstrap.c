@@ -194,13 +194,24 @@ static double drift(struct drawer *b, struct drawer *a, bool median)
 	return lg_student95(df) * sqrt(vb + va);
 }
 
+/*
+ * The upper end, half an interval above the value. As long as that is less than the value it is taken to be
+ * log-normal; beyond, where a pause is most of a mean, that would promise millions, and the tangent is taken.
+ */
+static double times_more(double half, double of)
+{
+	double x = half / of;
+
+	return x <= 1 ? exp(x) : M_E * x;
+}
+
 static void widen(double half, double of, struct lg_ratio *ratio, double delta, double *lo, double *hi)
 {
 	*lo = fmin(*lo, delta - half);
 	*hi = fmax(*hi, delta + half);
 	if (ratio->value > 0 && of > 0) {
 		ratio->lo = fmin(ratio->lo, ratio->value * exp(-half / of));
-		ratio->hi = fmax(ratio->hi, ratio->value * exp(half / of));
+		ratio->hi = fmax(ratio->hi, ratio->value * times_more(half, of));
 	}
 }
 

@@ -272,6 +272,17 @@ static double own_half(const struct lg_causes *c, const struct lg_side_finding *
 	return hypot(s->half, was ? was->half : marked(c, own) ? fmin(below, c->before[own]) : below);
 }
 
+/* In the stages in which nothing else is done: what these grew by at most. */
+static double own_most(const struct lg_causes *c, const struct lg_side_finding *s)
+{
+	uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
+
+	for (size_t i = 0; i < c->d->n_stages && (own == LG_STAGE_BATCH_WAIT || own == LG_STAGE_SIDE); i++)
+		if (lg_cause_stage(c->d->stages[i].name) == own)
+			return c->d->stages[i].hi;
+	return INFINITY;
+}
+
 /*
  * Where it is not sure that steps are longer, their change is noise, and bounds a cause that is measured for
  * itself by no more than its upper end. What got no part of the mean's change is told for that, and no louder
@@ -283,7 +294,7 @@ static void draw_slack(struct lg_causes *c, struct portion *portion)
 
 	for (size_t i = 0; i < a->n_findings; i++) {
 		const struct lg_side_finding *s = &a->findings[i];
-		double more = fmin(s->ms - before_ms(c, s), c->slack);
+		double more = fmin(fmin(s->ms - before_ms(c, s), c->slack), own_most(c, s));
 
 		if (in_host(s->id) || isnan(s->ms) || isnan(own_half(c, s)) || portion[i].ms > 0 ||
 		    !(more >= worth_telling(c)))

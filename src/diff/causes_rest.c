@@ -195,6 +195,51 @@ static void operators(struct lg_causes *c, bool waits)
 	}
 }
 
+/* By how much some of the step's work grew although the mean step did not: ms per step. */
+static double outweighed(const struct lg_causes *c)
+{
+	const struct lg_diff *d = c->d;
+	double more = 0, told = 0, typical = d->median.lo > 1 ? d->median_ms[1] - d->median_ms[0] : 0;
+
+	if (d->mean.lo > 1)
+		return 0;
+	for (size_t i = 0; i < d->n_stages; i++)
+		more += d->stages[i].sure ? fmax(0, d->stages[i].delta) : 0;
+	for (size_t i = 0; i < d->n_shares; i++)
+		told += fmax(0, d->shares[i].ms);
+	return fmax(more, typical) - told;
+}
+
+/* The stage that got shorter by most: what is longer is so beside it. */
+static void owe(struct lg_causes *c, double ms)
+{
+	uint32_t least = 1;
+
+	for (uint32_t g = 2; g < LG_STAGE_MAX; g++)
+		least = c->pool[g] < c->pool[least] ? g : least;
+	if (c->pool[least] < 0)
+		c->pool[least] -= ms;
+}
+
+/* Kernels, and on a host without a device operators, that take longer while the step as a whole does not. */
+static void operators_outweighed(struct lg_causes *c)
+{
+	const char *kind = c->d->after->has_device ? "kernel" : "op";
+	double left = outweighed(c);
+
+	for (size_t i = 0; i < c->d->n_items; i++) {
+		const struct lg_change *x = &c->d->items[i];
+		double ms = fmin(x->delta, left);
+
+		if (strcmp(x->kind, kind) || !x->sure || ms < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1] ||
+		    beyond_noise(c, x->delta, x->delta - x->lo, x->before) <= 0)
+			continue;
+		lg_cause_share(c, operator_title(c, x), NULL, ms);
+		owe(c, ms);
+		left -= ms;
+	}
+}
+
 static void stages(struct lg_causes *c)
 {
 	for (size_t i = 0; i < c->d->n_stages; i++) {
@@ -385,6 +430,7 @@ void lg_causes_rest(struct lg_causes *c)
 		unexplained += beyond(c, g) > 0 ? beyond(c, g) : 0;
 	operators(c, false);
 	operators(c, true); /* what nothing else accounts for */
+	operators_outweighed(c);
 	stages(c);
 	rest(c);
 	facts(c, unexplained);

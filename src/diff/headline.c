@@ -57,6 +57,29 @@ static const char *gained(const struct lg_diff *d, struct lg_arena *a)
 				   x->delta) : "";
 }
 
+/* Of all that goes the other way the most, where no finding tells of it. */
+static const char *lost(const struct lg_diff *d, struct lg_arena *a)
+{
+	const struct lg_share *most = NULL;
+
+	for (size_t i = 0; i < d->n_shares; i++)
+		if (d->shares[i].ms > (most ? most->ms : 0.01 * d->mean_ms[1]))
+			most = &d->shares[i];
+	return most ? lg_arena_printf(a, " What got worse: %s (%+.3f ms a step).", most->what, most->ms) : "";
+}
+
+bool lg_ratio_is_told(const struct lg_ratio *r)
+{
+	return r->hi < 10 * r->lo;
+}
+
+static const char *interval(const struct lg_ratio *r, struct lg_arena *a)
+{
+	if (!lg_ratio_is_told(r))
+		return " (a few steps make most of a mean: how it changed cannot be told)";
+	return lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (r->lo - 1) * 100, (r->hi - 1) * 100);
+}
+
 static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 {
 	const char *what, *cause = "", *sure = "", *typical = "", *more = "", *better = "";
@@ -92,12 +115,12 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 	if (n)
 		cause = lg_arena_printf(a, " %s: %s%s.", faster ? "What is worse" : first->lost_ms > 0 ? "Most of it" : "What is new",
 					first->title, more);
+	else if (faster)
+		cause = lost(d, a);
 	if (!isnan(d->mean.lo))
-		sure = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->mean.lo - 1) * 100,
-				       (d->mean.hi - 1) * 100);
+		sure = interval(&d->mean, a);
 	if ((!(d->mean.lo > 1) && d->median.lo > 1) || (!(d->mean.hi < 1) && d->median.hi < 1))
-		typical = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->median.lo - 1) * 100,
-					  (d->median.hi - 1) * 100);
+		typical = interval(&d->median, a);
 	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f%s.%s%s",
 			       what, d->mean_ms[0], d->mean_ms[1], sure, d->median_ms[0], d->median_ms[1],
 			       typical, better, cause);

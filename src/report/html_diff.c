@@ -255,7 +255,7 @@ static void head(const struct lg_diff *d, struct lg_out *o)
 		      d->mean_ms[0], d->mean_ms[1]);
 	lg_out_printf(o, "<div><dt>median before</dt><dd>%.3f ms</dd></div><div><dt>after</dt><dd>%.3f ms</dd></div>\n",
 		      d->median_ms[0], d->median_ms[1]);
-	if (isfinite(d->mean.lo))
+	if (lg_ratio_is_told(&d->mean))
 		lg_out_printf(o, "<div><dt>change of the mean, 95 %%</dt><dd>%+.1f to %+.1f %%</dd></div>\n",
 			      100 * (d->mean.lo - 1), 100 * (d->mean.hi - 1));
 	lg_out_puts(o, "</dl>\n");

@@ -16,6 +16,7 @@
 #include "synthetic_gpu.h"
 
 #define US 1000ll
+#define MS 1000000ll
 
 static struct pair compare(const struct gpu_plan *before, const struct gpu_plan *after)
 {
@@ -468,6 +469,66 @@ static void a_long_wait_in_few_of_few_steps_is_told(void **state)
  * A host that reads no number before the end does as much of its work in one stage as in another: where it
  * waits says nothing of how long its steps are, and no doubt of that is one of them.
  */
+static double share_of(const struct pair *p, const char *what)
+{
+	for (size_t i = 0; i < p->d->n_shares; i++)
+		if (strstr(p->d->shares[i].what, what))
+			return p->d->shares[i].ms;
+	return 0;
+}
+
+/* Steps are shorter by a loader, and would be more so but for the kernels. */
+static void what_got_worse_is_told_behind_what_got_better(void **state)
+{
+	struct gpu_plan before = loop(), after, healthy;
+	double more = (double)before.kernel_ns * before.n_kernels * 0.8 / 1e6;
+	struct pair p;
+
+	(void)state;
+	before.loader_ns = (int64_t)(4e6 * more);
+	healthy = after = before;
+	healthy.loader_ns = after.loader_ns = 20 * US;
+	after.kernel_ns = before.kernel_ns * 18 / 10;
+	p = compare(&before, &after);
+	assert_non_null(strstr(p.d->headline, "% faster: mean step"));
+	assert_non_null(strstr(p.d->headline, "What got worse: kernel"));
+	assert_true(fabs(share_of(&p, "kernel") - more) < 0.1 * more);
+	assert_true(fabs(share_of(&p, "batch_wait") + 4 * more) < 0.2 * more);
+	checked(&p);
+	p = compare(&before, &healthy);
+	assert_non_null(strstr(p.d->headline, "% faster: mean step"));
+	assert_null(strstr(p.d->headline, "What got worse"));
+	assert_true(share_of(&p, "kernel") == 0);
+	checked(&p);
+}
+
+/* A pause of seconds in one step is most of its run's mean, and the kernels of all steps take a tenth more. */
+static void one_pause_hides_no_shift_of_the_median(void **state)
+{
+	struct gpu_plan before = loop(), after = before, healthy;
+	double more = (double)before.kernel_ns * before.n_kernels * 0.12 / 1e6;
+	struct pair p;
+
+	(void)state;
+	before.loader_ns = after.loader_ns = before.kernel_ns * before.n_kernels / 20;
+	healthy = after;
+	after.kernel_ns = before.kernel_ns * 112 / 100;
+	before.pause_ns = 3000 * MS;
+	before.only_every = before.n_steps;
+	p = compare(&before, &after);
+	assert_non_null(strstr(p.d->headline, "% slower in the median"));
+	assert_non_null(strstr(p.d->headline, "after (a few steps make most of a mean: how it changed cannot be told)"));
+	assert_true(p.d->mean.hi < 50);
+	assert_true(fabs(share_of(&p, "kernel") - more) < 0.1 * more);
+	assert_null(find(&p, "data.loader_wait")); /* the stage is as long as it was */
+	checked(&p);
+	p = compare(&before, &healthy);
+	assert_non_null(strstr(p.d->headline, "No change beyond the noise"));
+	assert_true(share_of(&p, "kernel") == 0);
+	assert_null(find(&p, "data.loader_wait"));
+	checked(&p);
+}
+
 static void where_the_host_waits_is_no_doubt_of_what_the_device_does(void **state)
 {
 	struct gpu_plan before = free_loop(), after;
@@ -574,6 +635,8 @@ int main(void)
 		cmocka_unit_test(a_wait_is_judged_by_its_own_measure),
 		cmocka_unit_test(a_wait_in_few_steps_is_not_sure),
 		cmocka_unit_test(a_long_wait_in_few_of_few_steps_is_told),
+		cmocka_unit_test(what_got_worse_is_told_behind_what_got_better),
+		cmocka_unit_test(one_pause_hides_no_shift_of_the_median),
 		cmocka_unit_test(where_the_host_waits_is_no_doubt_of_what_the_device_does),
 		cmocka_unit_test(a_late_rank_is_judged_by_the_waits),
 		cmocka_unit_test(a_late_rank_is_told_where_other_work_got_less),

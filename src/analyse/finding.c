@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "analyse/chains/tally.h"
+#include "base/agree.h"
 
 struct lg_finding lg_finding_blank(enum lg_rule_id rule)
 {
@@ -92,7 +93,7 @@ void lg_evidence_put(struct lg_case *c, struct lg_finding *f, bool against, int6
 		return;
 	}
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	lg_vagree(text, sizeof text, fmt, ap);
 	va_end(ap);
 	if (list) /* of c->scrap there is none */
 		list[(*n)++] = (struct lg_evidence){

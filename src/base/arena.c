@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/agree.h"
 #include "base/alloc.h"
 
 struct lg_arena_block {
@@ -93,7 +94,7 @@ const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...)
 	int n;
 
 	va_start(ap, fmt);
-	n = vsnprintf(NULL, 0, fmt, ap);
+	n = lg_vagree(NULL, 0, fmt, ap);
 	va_end(ap);
 	if (n < 0)
 		return "";
@@ -101,7 +102,7 @@ const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...)
 	if (!p)
 		return "";
 	va_start(ap, fmt);
-	vsnprintf(p, (size_t)n + 1, fmt, ap);
+	lg_vagree(p, (size_t)n + 1, fmt, ap);
 	va_end(ap);
 	return p;
 }

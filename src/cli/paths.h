@@ -37,7 +37,8 @@ const char *lg_paths_find(const struct lg_paths *p, const char *out);
 int lg_paths_refuse(const struct lg_paths *p, const struct lg_command *cmd, const char *option,
 		    const char *out);
 /* That path is left out, for that reason: said on stderr, and kept. */
-int lg_paths_unread(struct lg_paths *p, const char *path, const char *why, struct lg_error *err) LG_MUST_CHECK;
+int lg_paths_unread(struct lg_paths *p, const char *path, const char *why,
+		    struct lg_error *err) LG_MUST_CHECK;
 void lg_paths_done(struct lg_paths *p);
 
 #endif /* LG_CLI_PATHS_H */

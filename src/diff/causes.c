@@ -17,6 +17,7 @@
 
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
+#include "base/agree.h"
 #include "diff/causes.h"
 
 /* Rules tell of no cause that takes less of a step than one to three hundredths. */
@@ -50,7 +51,7 @@ void lg_cause_say(struct lg_causes *c, struct lg_finding *f, const char *fmt, ..
 		return;
 	}
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	lg_vagree(text, sizeof text, fmt, ap);
 	va_end(ap);
 	f->evidence[f->n_evidence++] = (struct lg_evidence){
 		.text = lg_arena_strdup(&c->d->v.arena, text), .ts = INT64_MIN };

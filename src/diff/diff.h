@@ -14,7 +14,7 @@
 struct lg_ratio {
 	double value, lo, hi;
 };
-/* False: the ends lie so far apart that one or a few steps are most of a mean, and the interval tells nothing. */
+/* False: the ends lie so far apart that a few steps are most of a mean, and they tell nothing. */
 bool lg_ratio_is_told(const struct lg_ratio *r);
 
 /* One difference: of a stage, an item, a holder ... ms per step, NAN where one side has none. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/agree.h"
 #include "base/each.h"
 #include "base/order.h"
 #include "base/printable.h"
@@ -96,7 +97,7 @@ static void head(const struct lg_verdict *v, const struct lg_contents *c, unsign
 			n += (size_t)snprintf(text + n, sizeof text - n, "%s %.64s", i ? "," : "; host", v->inputs[i].host);
 	for (size_t i = 0; i < c->n_ranks && n < 700; i++)
 		n += (size_t)snprintf(text + n, sizeof text - n, "%s %d", i ? "," : "; rank", c->rank[i]);
-	snprintf(text + n, sizeof text - n,
+	lg_agree(text + n, sizeof text - n,
 		 "; %zu processes, %zu threads; %zu samples, %zu states, %zu spans, %zu counter values",
 		 LG_MAX(t->process.n, (size_t)1) - 1, LG_MAX(t->thread.n, (size_t)1) - 1, t->sample.n,
 		 t->state.n, t->span.n, t->counter.n);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "report/determinism_report.h"
+#include "base/agree.h"
 #include "report/diff_report.h"
 #include "report/json_write.h"
 #include "report/text.h"
@@ -85,7 +86,7 @@ void lg_determinism_term(const struct lg_det_run *r, const struct lg_term_option
 	char buf[512];
 
 	if (d->equal)
-		snprintf(buf, sizeof buf,
+		lg_agree(buf, sizeof buf,
 			 "The two runs are equal in each of %zu steps that were compared: %s.",
 			 d->steps_compared,
 			 d->basis == LG_DET_LOGS ? "the losses that both logs print"

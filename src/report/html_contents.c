@@ -2,6 +2,7 @@
 /* html_contents.c - what the file holds, where there is a verdict and where there is none. */
 #include <stdio.h>
 
+#include "base/agree.h"
 #include "base/order.h"
 #include "picture/contents.h"
 #include "report/contents.h"
@@ -19,21 +20,21 @@ int lg_html_contents(const struct lg_verdict *v, struct lg_out *o, struct lg_err
 	const struct lg_trace *t = v->trace;
 	struct lg_contents c;
 	char name[512];
+	char rows[256];
 	int rc = lg_contents_make(&c, v, err);
 
 	if (rc || !t)
 		return rc;
 	lg_out_puts(o, "<section id=\"contents\" aria-labelledby=\"contents-h\"><h2 "
 		       "id=\"contents-h\">What the input holds</h2>\n");
-	if (t->last > t->first)
-		lg_out_printf(o,
-			      "<p class=\"note\">%.3f s; %zu processes, %zu threads; %zu samples, "
-			      "%zu states, %zu spans, %zu counter "
-			      "values</p>\n",
-			      (double)(t->last - t->first) / 1e9,
-			      LG_MAX(t->process.n, (size_t)1) - 1,
-			      LG_MAX(t->thread.n, (size_t)1) - 1, t->sample.n, t->state.n,
-			      t->span.n, t->counter.n);
+	if (t->last > t->first) {
+		lg_agree(rows, sizeof rows,
+			 "%.3f s; %zu processes, %zu threads; %zu samples, %zu states, %zu spans, "
+			 "%zu counter values",
+			 (double)(t->last - t->first) / 1e9, LG_MAX(t->process.n, (size_t)1) - 1,
+			 LG_MAX(t->thread.n, (size_t)1) - 1, t->sample.n, t->state.n, t->span.n, t->counter.n);
+		lg_out_printf(o, "<p class=\"note\">%s</p>\n", rows);
+	}
 	lg_out_puts(o, "<div class=\"columns\">\n");
 	for (int k = 0; k < LG_CONTENT_MAX; k++) {
 		if (!c.of[k].n)

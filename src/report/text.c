@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/agree.h"
 #include "base/printable.h"
 #include "base/words.h"
 #include "report/json_write.h"
@@ -25,7 +26,7 @@ static void add(struct sbuf *b, const char *fmt, ...)
 	if (b->n + 1 >= b->size)
 		return;
 	va_start(ap, fmt);
-	n = vsnprintf(b->p + b->n, b->size - b->n, fmt, ap);
+	n = lg_vagree(b->p + b->n, b->size - b->n, fmt, ap);
 	va_end(ap);
 	if (n > 0)
 		b->n += (size_t)n < b->size - b->n ? (size_t)n : b->size - b->n - 1;
@@ -333,8 +334,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add_more(&b, n);
 	} else if (v->n_findings && is_large(&v->findings[0])) {
 		/* Seen too few times for medium or high (contract.md#severity). */
-		add(&b, "%s: %.0f %% of this run%s; record longer", v->findings[0].title,
-		    v->findings[0].lost_share * 100, v->findings[0].seen ? "" : ", but too few times to grade");
+		add(&b, "%s: %.0f %% of this run%s", v->findings[0].title, v->findings[0].lost_share * 100,
+		    v->findings[0].seen ? "" : ", but too few times to grade; record longer");
 		add_more(&b, n);
 	} else if (!v->n_judged && v->unjudged) {
 		add(&b, "%s: nothing is judged.", v->unjudged);

@@ -18,6 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/agree.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/printable.h"
@@ -776,7 +777,7 @@ void lg_add_diag_now(struct lg_builder *b, enum lg_diag_id id, int64_t ts, uint6
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	lg_vagree(text, sizeof text, fmt, ap);
 	va_end(ap);
 	lg_add_diag(b, &(struct lg_diag_row){ .ts = ts, .id = id, .cpu = -1, .count = count,
 					      .text = lg_intern(b, text) });

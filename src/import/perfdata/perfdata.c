@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/agree.h"
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
 #include "import/source/stamp.h"
@@ -529,7 +530,7 @@ static void note(struct lg_pd *p, enum lg_diag_id id, uint64_t n, const char *fm
 	if (!n)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	lg_vagree(text, sizeof text, fmt, ap);
 	va_end(ap);
 	lg_add_diag_now(p->b, id, p->first_ts == INT64_MIN ? INT64_MIN : p->last_ts, n, "%s", text);
 }

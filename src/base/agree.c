@@ -2,8 +2,8 @@
 /*
  * agree.c - see agree.h.
  *
- * What printf() fills in is known only behind it, and whose word is whose only before. So words of the skeleton
- * that may have to change are written in both forms, between marks, and one of them is left out at the end.
+ * What printf() fills in is known only behind it, and whose word is whose only before. So words of the
+ * skeleton that may have to change are written in both forms, and one of them is left out at the end.
  */
 #include "base/agree.h"
 
@@ -97,7 +97,8 @@ static size_t verb_of(const char *p, size_t n)
 {
 	size_t i = 0;
 
-	while (i < sizeof verbs / sizeof *verbs && (strlen(verbs[i].many) != n || strncmp(verbs[i].many, p, n)))
+	while (i < sizeof verbs / sizeof *verbs &&
+	       (strlen(verbs[i].many) != n || strncmp(verbs[i].many, p, n)))
 		i++;
 	return i;
 }
@@ -219,22 +220,31 @@ static bool agrees_with_one(const char *text, const char *p, char kind)
 	for (size_t i = 0; kind == VERB && i < sizeof of / sizeof *of; i++) {
 		size_t n = strlen(of[i]);
 
-		if (at - text > (ptrdiff_t)n && !strncmp(at - n, of[i], n) && isdigit((unsigned char)at[-n - 1]))
+		if (at - text > (ptrdiff_t)n && !strncmp(at - n, of[i], n) &&
+		    isdigit((unsigned char)*(at - n - 1)))
 			return is_one(text, at - n, &at);
 	}
 	return one;
 }
 
-/* Of each word that has both forms the one that fits. What looks like a mark and is none stays. cut: the text is,
- * perhaps amid the forms of its last word. Returns by how much it is shorter now. */
+/* The first such character behind p, which is within a word's forms; NULL = there is none. */
+static const char *behind(const char *p, char mark)
+{
+	return p ? memchr(p, mark, strnlen(p, FORM_MAX + 2)) : NULL;
+}
+
+/*
+ * Of each word that has both forms the one that fits. What looks like a mark and is none stays. cut: the text
+ * is, perhaps amid the forms of its last word. Returns by how much it is shorter now.
+ */
 static int choose(char *text, bool cut)
 {
 	const char *p = text;
 	char *to = text;
 
 	while (*p) {
-		const char *otherwise = *p == NOUN || *p == VERB ? memchr(p, OTHERWISE, strnlen(p, FORM_MAX + 2)) : NULL;
-		const char *end = otherwise ? memchr(otherwise, END, strnlen(otherwise, FORM_MAX + 2)) : NULL, *from;
+		const char *otherwise = *p == NOUN || *p == VERB ? behind(p, OTHERWISE) : NULL;
+		const char *end = behind(otherwise, END), *from;
 		size_t n;
 
 		if (!end && cut && (*p == NOUN || *p == VERB) && strlen(p) <= 2 * FORM_MAX)

@@ -32,7 +32,8 @@ int lg_html_contents(const struct lg_verdict *v, struct lg_out *o, struct lg_err
 			 "%.3f s; %zu processes, %zu threads; %zu samples, %zu states, %zu spans, "
 			 "%zu counter values",
 			 (double)(t->last - t->first) / 1e9, LG_MAX(t->process.n, (size_t)1) - 1,
-			 LG_MAX(t->thread.n, (size_t)1) - 1, t->sample.n, t->state.n, t->span.n, t->counter.n);
+			 LG_MAX(t->thread.n, (size_t)1) - 1, t->sample.n, t->state.n, t->span.n,
+			 t->counter.n);
 		lg_out_printf(o, "<p class=\"note\">%s</p>\n", rows);
 	}
 	lg_out_puts(o, "<div class=\"columns\">\n");

@@ -502,7 +502,7 @@ static void what_got_worse_is_told_behind_what_got_better(void **state)
 	checked(&p);
 }
 
-/* A pause of seconds in one step is most of its run's mean, and the kernels of all steps take a tenth more. */
+/* A pause of seconds in one step is most of its run's mean, and the kernels take a tenth more. */
 static void one_pause_hides_no_shift_of_the_median(void **state)
 {
 	struct gpu_plan before = loop(), after = before, healthy;

@@ -65,6 +65,33 @@ static struct lg_trace *by_chance(int64_t x)
 	return saves((int)x, three_of_four, x);
 }
 
+/* All of twelve saves are slow, and so are x other steps. */
+static int and_others(int i, int64_t x)
+{
+	return i % 20 == 10 ? 3 : i % 20 == 3 && i / 20 < x ? 1 : i % 20 == 15 && i / 20 + 12 < x ? 1 : 0;
+}
+
+static struct lg_trace *slow_for_others_too(int64_t x)
+{
+	return saves(240, and_others, x);
+}
+
+static double of_slow(int64_t x)
+{
+	return 12 / (12 + (double)x);
+}
+
+/* Twelve steps that hold a save are slow, and nothing else; x others hold one, too. */
+static int idle_saves(int i, int64_t x)
+{
+	return i % 20 == 10 ? 3 : i % 20 == 3 && i / 20 < x ? 2 : 0;
+}
+
+static struct lg_trace *saves_that_cost_nothing_too(int64_t x)
+{
+	return saves(240, idle_saves, x);
+}
+
 /* Of so many steps four hold a save, and three or four of them are among the four slow ones. */
 static double chance(int64_t x)
 {
@@ -134,6 +161,8 @@ static const struct floor floors[] = {
 	{ "data.loader_wait", 0.03, 0.031, { .made = waits }, 1, .told = 200 },
 	{ "data.loader_wait", 0.05, 0.051, { .made = in_the_loader }, 2, .told = 1000, .truth = of_2000 },
 	{ "side.checkpoint", 2, 2, { .made = slow_when_saving }, 1, .told = 8, .truth = as_it_is },
+	{ "side.checkpoint", 0.55, 0.58, { .made = slow_for_others_too }, 24, .told = 0, .truth = of_slow },
+	{ "side.checkpoint", 0.65, 0.67, { .made = saves_that_cost_nothing_too }, 12, .told = 0, .truth = of_slow },
 	{ "side.checkpoint", 0.009, 0.01, { .made = by_chance }, 14, .told = 60, .truth = chance },
 	{ "side.checkpoint", 0.05, 0.051, { .made = in_a_save }, 5000, .told = 200000 },
 	{ "mem.oom", 1, 1, { .made = steps_after }, 9, .told = 0, .truth = as_it_is, .loudly = true },

@@ -12,9 +12,6 @@
 #include "analyse/chains/tally.h"
 #include "base/median.h"
 
-#define ONE_RANK 0.8   /* of all lateness: then the others' is noise */
-#define NO_NOISE 0.05  /* a rank with less of it is not named */
-
 struct lg_own_time lg_own_time_in(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
 				  struct lg_pieces *scratch)
 {
@@ -288,7 +285,7 @@ static void name_late_ranks(const struct lg_case *c, struct lg_straggler *g)
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		double share = (double)of[i].lost / (double)all, most = (double)of[best].lost / (double)all;
 
-		if (i != best && (most >= ONE_RANK || share < NO_NOISE))
+		if (i != best && (most >= LG_N_ANY_ONE_RANK || share < LG_N_COMMS_STRAGGLER_NAMED))
 			of[i].lost = 0;
 		if (!of[i].lost)
 			continue;

@@ -400,14 +400,16 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
-	if (steps < 3 || lg_told(c, LG_R_GPU_CONV_AUTOTUNE) || lg_failed(c, x ? 0 : LG_E_NOMEM) ||
-	    !look_at_convs(c, r, x))
+	if (steps < LG_N_GPU_CONV_AUTOTUNE_OFF_STEPS || lg_told(c, LG_R_GPU_CONV_AUTOTUNE) ||
+	    lg_failed(c, x ? 0 : LG_E_NOMEM) || !look_at_convs(c, r, x))
 		return;
 	/* In nearly every step; the last batch of an epoch is smaller. */
 	for (size_t k = 0; k < x->n; k++)
-		again += 10 * x->v[k].steps >= 9 * (steps - 1) ? x->v[k].n : 0;
+		if ((double)x->v[k].steps >= LG_N_GPU_CONV_AUTOTUNE_SAME * (double)(steps - 1))
+			again += x->v[k].n;
 	/* Convolutions that matter, nearly all of them on shapes that every step has. */
-	if (x->convs < 2 * steps || again * 10 < x->convs * 9)
+	if (x->convs < LG_N_GPU_CONV_AUTOTUNE_A_STEP * steps ||
+	    (double)again < LG_N_GPU_CONV_AUTOTUNE_SAME * (double)x->convs)
 		return;
 	s = lg_gpu_sum_under(&c->scene, r, LG_LIST_CONVOLUTIONS);
 	if (lg_gpu_part(r, (double)s.ns) < LG_N_GPU_CONV_AUTOTUNE_OFF)

@@ -37,14 +37,7 @@ enum { FEW_RUNS = 32, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
 enum { CANDIDATES_MAX = 512 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
-#define MAY_BE_CHANCE 0.05 /* of one candidate: below it is worth to record longer */
-#define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
-#define STILL_MORE 0.3   /* above its ordinary share */
-#define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
-#define TAKEN_SHARE 0.3  /* of a burst: so long somebody else had the thread's CPU */
-#define STALLS_TOLD 0.05 /* of its life: so long a thread stood still that is told of */
 #define TURN_NS 20000000ll /* two ticks of the slowest clock (HZ=100): longer than a turn of the scheduler */
-#define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
 /*
  * After so many placements of which none did as well: could any of the others? Each group of bursts falls
@@ -182,7 +175,8 @@ static bool takes_turns(const struct lg_case *c, struct lg_candidate *k, const s
 		}
 	}
 	*beat = (struct lg_beat){ from, to, b->cpu,
-			       (double)n * (double)period >= TURNS_SHARE * (double)(to - from) };
+				  (double)n * (double)period >=
+				  LG_N_HOST_FOREIGN_ACTIVITY_TURNS * (double)(to - from) };
 	return beat->turns;
 }
 
@@ -199,7 +193,7 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 		n += s->cpu[i] == cpu && s->thr[i] != victim &&
 		     c->t->thread.prc[s->thr[i]] != candidate && (ready || !c->always_ready[s->thr[i]]) &&
 		     !(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(c, i);
-	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
+	return (double)n * (double)period >= LG_N_HOST_FOREIGN_ACTIVITY_TAKEN * (double)(b->end - b->ts);
 }
 
 /*
@@ -228,7 +222,7 @@ static size_t keep_telling(const struct lg_case *c, const struct lg_victim *v, s
 			;
 		len = b[next - 1].end - b[i].ts;
 		long_still = len >= TURN_NS && (double)lg_covered(&v->gaps, b[i].ts, b[next - 1].end) >=
-						       STILL_SHARE * (double)len;
+						       LG_N_HOST_FOREIGN_ACTIVITY_STILL * (double)len;
 		for (; i < next; i++)
 			if (!tells_nothing(c, k, v->rank->thr, &b[i], v->period, long_still))
 				b[n++] = b[i];
@@ -267,12 +261,13 @@ static bool agrees(struct lg_candidate *k, const struct lg_stretches *gaps, int6
 		b->still = lg_covered(gaps, b->ts, b->end);
 		busy += b->end - b->ts;
 		still += b->still;
-		hits += (double)b->still >= STILL_SHARE * (double)(b->end - b->ts);
+		hits += (double)b->still >= LG_N_HOST_FOREIGN_ACTIVITY_STILL * (double)(b->end - b->ts);
 	}
 	k->n_long = lg_join_occasions(&k->bursts, period);
 	*ret_still = still;
 	k->hits = hits;
-	return hits && hits * 5 >= k->bursts.n * 3 && (double)still >= (k->usual + STILL_MORE) * (double)busy;
+	return hits && hits * 5 >= k->bursts.n * 3 &&
+	       (double)still >= (k->usual + LG_N_HOST_FOREIGN_ACTIVITY_MORE) * (double)busy;
 }
 
 static bool is_repeated(const struct lg_candidate *k)
@@ -289,7 +284,7 @@ static bool keep_hits(const struct lg_case *c, const struct lg_victim *v, struct
 	for (size_t i = 0; i < k->bursts.n; i++) {
 		struct lg_stretch b = k->bursts.v[i];
 
-		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
+		if ((double)b.still < LG_N_HOST_FOREIGN_ACTIVITY_STILL * (double)(b.end - b.ts))
 			continue;
 		k->covered += b.still;
 		k->bursts.v[n++] = b;
@@ -299,7 +294,8 @@ static bool keep_hits(const struct lg_case *c, const struct lg_victim *v, struct
 	k->hits = lg_join_occasions(&k->bursts, v->period);
 	/* One of those that may be the job must account for them in any case: rank and rank, or a server and
 	 * its client, wait for each other all the time. */
-	return (n_same_cpu * 2 >= n || c->rank_of_prc[k->prc]) && own_share(&v->gaps, &k->bursts) < OWN_SHARE;
+	return (n_same_cpu * 2 >= n || c->rank_of_prc[k->prc]) &&
+	       own_share(&v->gaps, &k->bursts) < LG_N_HOST_FOREIGN_ACTIVITY_OWN;
 }
 
 static int judge_candidate(const struct lg_case *c, const struct lg_victim *v, const struct lg_seen *seen,
@@ -317,7 +313,7 @@ static int judge_candidate(const struct lg_case *c, const struct lg_victim *v, c
 	if (rc || 5 * (double)all_busy > 3 * (double)(life.end - life.ts) || !agrees(k, gaps, period, &still))
 		return rc;
 	if (!is_repeated(k)) {
-		k->maybe = chance(v, &k->bursts, still, MAY_BE_CHANCE, true);
+		k->maybe = chance(v, &k->bursts, still, LG_N_HOST_FOREIGN_ACTIVITY_MAYBE, true);
 		return 0;
 	}
 	if (copy_of(&k->bursts, &all))
@@ -400,7 +396,7 @@ static int enter(struct lg_case *c, const struct lg_victim *v, lg_prc p, const s
 		struct lg_hint h = { .prc = p, .hits = k.hits,
 				  .p = (double)(k.maybe.as_good + 1) / (double)(k.maybe.placed + 1) };
 
-		if (h.p < MAY_BE_CHANCE && (!t->hint.prc || h.p < t->hint.p))
+		if (h.p < LG_N_HOST_FOREIGN_ACTIVITY_MAYBE && (!t->hint.prc || h.p < t->hint.p))
 			t->hint = h;
 	}
 	if (!rc && better(&k, &t->best)) {
@@ -583,7 +579,8 @@ static double worth_telling(const struct lg_case *c, const struct lg_victim *v, 
 	lg_thr thr = v->rank->thr;
 	double busy = (double)n_samples(c, v->rank);
 
-	return (busy * QUIETER < (double)busiest ? -16 : 0) + (v->usual >= STALLS_TOLD ? 8 : 0) +
+	return (busy * QUIETER < (double)busiest ? -16 : 0) +
+	       (v->usual >= LG_N_HOST_FOREIGN_ACTIVITY_STALLS ? 8 : 0) +
 	       (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) + busy / (double)c->t->sample.n;
 }
 

@@ -135,9 +135,10 @@ static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, con
 	if (join(&s, &j))
 		return LG_E_NOMEM;
 	p = lg_hypergeometric_tail(j.n, j.slow, j.saves, j.hits);
-	/* Most of each hold the other: saves at every third of the slow steps follow another thing's beat. */
+	/* Saves at every third of the slow steps follow another thing's beat. */
 	if (j.hits >= LG_N_SIDE_CHECKPOINT_HITS && p < LG_N_SIDE_CHECKPOINT_P &&
-	    3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)
+	    (double)j.hits >= LG_N_SIDE_CHECKPOINT_OF_SAVES * (double)j.saves &&
+	    (double)j.hits >= LG_N_SIDE_CHECKPOINT_OF_SLOW * (double)j.slow)
 		tell(c, &j, lg_steps_per_line(t, t->track.prc[of->track]), p, line);
 	return 0;
 }

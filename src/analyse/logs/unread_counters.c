@@ -126,10 +126,8 @@ int lg_say_counters(struct lg_case *c)
 
 /* ---- memory that grows from one quarter of the input to the next, to its end ---- */
 
-enum { QUARTERS = 4, MIN_OF_EACH = 8 };
-#define LONG_NS (30 * INT64_C(1000000000))
-#define MIN_GROWTH 0.10  /* over all quarters */
-#define GOES_ON 0.25     /* the last quarter's growth, of the largest: what warms up stands at the end */
+enum { QUARTERS = 4 };
+#define LONG_NS (LG_N_MEM_LEAK_SERIES_S * INT64_C(1000000000))
 
 /* Medians of the quarters of the track's values in the order of time. v: room for them. */
 static bool grows(const struct lg_case *c, lg_trk k, double *v, double *ret_first, double *ret_last)
@@ -139,7 +137,7 @@ static bool grows(const struct lg_case *c, lg_trk k, double *v, double *ret_firs
 
 	LG_LISTED(row, c->idx->counter, k)
 		v[n++] = c->t->counter.value[row];
-	if (n < QUARTERS * MIN_OF_EACH)
+	if (n < QUARTERS * LG_N_MEM_LEAK_OF_QUARTER)
 		return false;
 	for (size_t q = 0; q < QUARTERS; q++) {
 		size_t from = n * q / QUARTERS, to = n * (q + 1) / QUARTERS;
@@ -151,7 +149,8 @@ static bool grows(const struct lg_case *c, lg_trk k, double *v, double *ret_firs
 	}
 	*ret_first = m[0];
 	*ret_last = m[QUARTERS - 1];
-	return m[0] > 0 && m[3] - m[0] >= MIN_GROWTH * m[0] && m[3] - m[2] >= GOES_ON * most;
+	return m[0] > 0 && m[3] - m[0] >= LG_N_MEM_LEAK_SERIES * m[0] &&
+	       m[3] - m[2] >= LG_N_MEM_LEAK_GOES_ON * most;
 }
 
 static const char *whose(struct lg_case *c, lg_trk k)

@@ -132,10 +132,10 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 		total += (double)y->straggler.of_rank[i].lost;
 		most = votes[i] > most ? votes[i] : most;
 	}
-	if (total <= 0 || all >= 0.6 * total)
+	if (total <= 0 || all >= LG_N_ANY_AT_ONCE * total)
 		v->scope = LG_SCOPE_GLOBAL;
 	else
-		v->scope = most >= 0.8 * total ? LG_SCOPE_RANK_LOCAL : LG_SCOPE_ROTATING;
+		v->scope = most >= LG_N_ANY_ONE_RANK * total ? LG_SCOPE_RANK_LOCAL : LG_SCOPE_ROTATING;
 	lg_free(scratch.v);
 	return 0;
 }

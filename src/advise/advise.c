@@ -93,6 +93,24 @@ static void advise_parts(struct lg_verdict *v, struct lg_finding *f)
 	f->confirm = f->confirm ? f->confirm : confirm;
 }
 
+/* To set it as the others have it. */
+static void advise_setting(struct lg_verdict *v, struct lg_finding *f)
+{
+	const struct lg_setting *s = f->setting;
+	struct lg_arena *a = &v->arena;
+
+	if (!s)
+		return;
+	f->fix = lg_arena_printf(a, "On %s run `%s` before the job starts (it is %s there, %s on the others): look at the "
+				 "image, the launcher's environment and /etc/nccl.conf or ~/.nccl.conf of that host.",
+				 s->where, s->others ? lg_arena_printf(a, "export %s=%s", s->key, s->others)
+						     : lg_arena_printf(a, "unset %s", s->key),
+				 s->value, s->others ? s->others : "unset");
+	f->tradeoff = "None where the setting was forgotten; where it was made to get around a fault of that host, the "
+		      "fault comes back and has to be repaired.";
+	f->confirm = "Start the job once without it: the same lines of NCCL's log then read as on the others.";
+}
+
 static const struct lg_advice *advice_for(const struct lg_finding *f)
 {
 	static const struct lg_advice none;
@@ -112,6 +130,7 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 		const struct lg_rule *r = lg_rule_find(f->id);
 		const struct lg_advice *usual = r ? &r->advice : advice;
 
+		advise_setting(v, f);
 		advise_parts(v, f);
 		if (!f->fix)
 			f->fix = advice->fix;

@@ -53,6 +53,15 @@ static const struct {
 	const char *id, *detail;
 	struct lg_advice words;
 } advice[] = {
+	{ "regress.workload", "tool",
+	  { .fix = "Record both runs with the same tool: what one kind of file cannot show is no difference between the "
+		   "runs.", .confirm = "Repeat BEFORE with AFTER's tool." } },
+	{ "regress.workload", "configuration",
+	  { .fix = "Repeat one of the runs with the other's configuration.",
+	    .confirm = "Repeat BEFORE with AFTER's configuration." } },
+	{ "regress.workload", "configuration_and_tool",
+	  { .fix = "Repeat one of the runs with the other's configuration, and record both with the same tool.",
+	    .confirm = "Repeat BEFORE with AFTER's configuration and tool." } },
 	{ "mem.leak", "host",
 	  { .fix = "Look for what keeps the result of each step on the host: a list of losses or outputs (append "
 		   "loss.item(), .detach()), a cache or a dictionary without a bound (functools.lru_cache(maxsize=N)), "

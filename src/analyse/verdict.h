@@ -90,6 +90,8 @@ struct lg_finding {
 	size_t n_evidence, n_against;
 	size_t evidence_left_out, against_left_out; /* lines that found no room */
 	const char *advice;   /* not printed: its words of advise/ fit better than those of detail; NULL */
+	/* Not printed: what is set on some hosts, and how on the others (NULL: unset); NULL = none. */
+	const struct lg_setting { const char *where, *key, *value, *others; } *setting;
 	const char *confirm;  /* experiment that would confirm it; NULL */
 	const char *fix, *tradeoff;
 	/* Where the loss has parts that want different advice; not printed. detail is that of the first. */

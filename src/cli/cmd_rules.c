@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advise/advise.h"
+#include "base/words.h"
 #include "cli/load.h"
 #include "report/json_write.h"
 #include "report/text.h"
@@ -52,17 +53,24 @@ static void worth(struct lg_out *o, enum lg_rule_id rule)
 {
 	const struct lg_worth_row *r = NULL;
 	const char *label = "confidence";
-	char text[160];
+	char text[256];
 
 	while ((r = lg_worth_next(rule, r))) {
-		snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: right in %.0f %% of drawn jobs (%u "
-			 "draw%s)", r->loud ? "medium and high" : "low", r->from, 100 * r->worth, r->draws,
-			 r->draws == 1 ? "" : "s");
+		size_t n = (size_t)snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: ",
+					    r->loud ? "medium and high" : "low", r->from);
+
+		if (r->draws)
+			snprintf(text + n, sizeof text - n, "right in %.0f %% of drawn jobs (%u draw%s)",
+				 100 * r->worth, r->draws, lg_s(r->draws));
+		else
+			snprintf(text + n, sizeof text - n, "%.0f %%, as evidence of that strength is right over all "
+				 "rules: no job was drawn in which this rule had any", 100 * r->worth);
 		field(o, label, text);
 		label = "";
 	}
 	if (*label)
-		field(o, label, "the strength of its evidence, as the rule states it: no jobs were drawn with such a cause");
+		field(o, label, "what the rule itself states of its evidence: no jobs were drawn with such a cause, so nobody has "
+		      "measured how often it is right");
 }
 
 static void worth_json(struct lg_json *j, enum lg_rule_id rule)

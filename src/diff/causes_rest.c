@@ -362,16 +362,10 @@ static void workload(struct lg_causes *c)
 	/* Nothing is advised about what only one of the two can know. */
 	if (d->other_tool && d->n_unfair == 1) {
 		f->title = lg_arena_printf(&d->v.arena, "the two runs were %s", d->unfair[0]);
-		f->fix = "Record both runs with the same tool: what one kind of file cannot show is no difference "
-			 "between the runs.";
-		f->confirm = "Repeat BEFORE with AFTER's tool.";
+		f->advice = "tool";
 		return;
 	}
-	f->fix = d->other_tool ? "Repeat one of the runs with the other's configuration, and record both with the same "
-				 "tool."
-			       : "Repeat one of the runs with the other's configuration.";
-	f->confirm = d->other_tool ? "Repeat BEFORE with AFTER's configuration and tool."
-				   : "Repeat BEFORE with AFTER's configuration.";
+	f->advice = d->other_tool ? "configuration_and_tool" : "configuration";
 }
 
 static void rest(struct lg_causes *c)

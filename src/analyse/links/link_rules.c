@@ -140,17 +140,16 @@ static void grade(struct lg_case *c, struct lg_finding *f, uint32_t n_peers, boo
 static void say_setting(struct lg_case *c, struct lg_finding *f, const char *setting, const char *key,
 			const char *peers, const char *where)
 {
-	const char *value = setting + strlen(key) + 1;
+	struct lg_setting *s = lg_arena_alloc(&c->v->arena, 1, sizeof *s);
 
+	if (!s)
+		return;
+	*s = (struct lg_setting){ where, key, setting + strlen(key) + 1, peers };
+	f->setting = s;
 	f->culprit.relation = LG_RELATION_SELF;
 	lg_title(c, f, "%s: %s is set there", f->title, setting);
 	lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SETTING, setting, where, peers ? peers :
 		    "unset");
-	f->fix = lg_text(c, LG_SAYS_COMMS_DEGRADED_LINK_SETTING_FIX, where, peers ? lg_text(c,
-			 "run `export %s=%s`", key, peers) : lg_text(c, "run `unset %s`", key),
-			 value, peers ? peers : "unset");
-	f->tradeoff = LG_SAYS_COMMS_DEGRADED_LINK_SETTING_TRADEOFF;
-	f->confirm = LG_SAYS_COMMS_DEGRADED_LINK_SETTING_CONFIRM;
 }
 
 /* What a host lacks, kind by kind, the first one first. */

@@ -217,3 +217,50 @@ def test_folders_lie_in_a_folder_and_files_may_be_missing(laggard, folder, tmp_p
     part = json.loads(laggard("explain", tmp_path / "job" / "rank0", "--json").stdout)
     assert part["inputs"][0]["rows"]["sample"] < perf_count(folder)
     assert any("data.0" in limit for limit in part["limits"])
+
+
+def two_ranks(path, hog=True, name="python3"):
+    """Text of perf script without stacks: rank 0 waits for rank 1 in each step and then wakes it; in every tenth of them
+    a stranger has the CPU of rank 0 for 30 ms, so that rank 1, which computes longest, waits for it in vain."""
+    lines, t = [], 1000.0
+    ranks, idle = (("python3", 100), (name, 101)), ("swapper", 0)
+
+    def line(at, cpu, who, event):
+        lines.append((at, f"{who[0]:>16} {who[1]:>6}/{who[1]:<6} [{cpu:03d}] {at:12.6f}: sched:{event}\n"))
+
+    def switch(at, cpu, a, b, state):
+        line(at, cpu, a, f"sched_switch: prev_comm={a[0]} prev_pid={a[1]} prev_prio=120 prev_state={state} ==> "
+                         f"next_comm={b[0]} next_pid={b[1]} next_prio=120")
+
+    def wake(at, cpu, who, whom, target):
+        line(at, cpu, who, f"sched_waking: comm={whom[0]} pid={whom[1]} prio=120 target_cpu={target:03d}")
+
+    switch(t, 0, idle, ranks[0], "R")
+    switch(t, 2, idle, ranks[1], "R")
+    for i in range(200):
+        early, late, held = t + 0.018 + i * 7 % 5 * 1e-4, t + 0.020 + i * 3 % 7 * 1e-4, hog and i % 10 == 9
+        other = ("backupd", 900) if held else idle
+        switch(early, 0, ranks[0], idle, "S")
+        if held:
+            switch(early + 5e-4, 0, idle, other, "R")
+        wake(late, 2, ranks[1], ranks[0], 0)
+        switch(late + 5e-5, 2, ranks[1], idle, "S")
+        go = late + (0.03 if held else 2e-5)
+        switch(go, 0, other, ranks[0], "S" if held else "R")
+        wake(go + 3e-4, 0, ranks[0], ranks[1], 2)
+        switch(go + 3.2e-4, 2, idle, ranks[1], "R")
+        t = go + 4e-4
+    path.write_text("".join(text for _, text in sorted(lines)))
+    return path
+
+
+def test_ranks_that_wake_each_other_need_no_stacks(laggard, tmp_path):
+    verdict = json.loads(laggard("explain", "--json", two_ranks(tmp_path / "ill.txt")).stdout)
+    first = verdict["findings"][0]
+    assert first["id"] == "host.cpu_contention" and first["culprit"]["pid"] == 900, first
+    assert verdict["unexplained_share"] < 0.1
+    healthy = json.loads(laggard("explain", "--json", two_ranks(tmp_path / "well.txt", hog=False)).stdout)
+    assert not [f for f in healthy["findings"] if f["severity"] in ("medium", "high")], healthy["findings"]
+    # Another program may only have run when an interrupt woke it: nobody is followed into that.
+    other = json.loads(laggard("explain", "--json", "--victim", "101", two_ranks(tmp_path / "other.txt", name="solver")).stdout)
+    assert not [f for f in other["findings"] if f["culprit"]["pid"] == 900], other["findings"]

@@ -324,6 +324,21 @@ static bool is_answer(const struct lg_case *c, enum lg_wait_class class, uint32_
 	}
 }
 
+/*
+ * Text of a recorder without stacks tells neither what a thread waits for nor in which context it was woken:
+ * whoever ran may only have been interrupted. Two of those that may be the job, of one name, of whom one runs
+ * while the other is woken, are ranks that wait for each other.
+ */
+static lg_thr peer_of(const struct lg_case *c, uint32_t row, lg_thr thr)
+{
+	const struct lg_trace *t = c->t;
+	lg_thr by = t->state.waker[row];
+	bool told = t->state.stack[row] || t->state.waker_ctx[row] != LG_CTX_UNKNOWN;
+
+	return !told && by && by != thr && c->rank_of_thr[thr] && c->rank_of_thr[by] &&
+	       t->thread.comm[thr] == t->thread.comm[by] ? by : 0;
+}
+
 /* Blocked and not on a kernel lock. */
 static void follow_sleep(const struct way *w, int64_t a, int64_t b)
 {
@@ -332,9 +347,10 @@ static void follow_sleep(const struct way *w, int64_t a, int64_t b)
 	enum lg_wait_class class = lg_wait_class_of(c, w->row);
 	uint32_t r = c->rank_of_thr[w->thr];
 	const struct lg_arrival *arr = r ? lg_arrival_at(&c->ranks[r - 1], a) : NULL;
-	lg_thr waker = lg_waker_of(c, w->row), by;
+	lg_thr peer = class == LG_WAIT_UNKNOWN ? peer_of(c, w->row, w->thr) : 0;
+	lg_thr waker = peer ?: lg_waker_of(c, w->row), by;
 	enum lg_proof proof = LG_PROOF_SCHED;
-	bool ours = waker && same_job(c, w->thr, waker);
+	bool ours = waker && (peer || same_job(c, w->thr, waker));
 	size_t mark = w->out->n;
 
 	if (class == LG_WAIT_DISK) {

@@ -89,15 +89,19 @@ static double excess_of(const struct lg_step *s, size_t n)
 static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
+	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
 	struct lg_trend trend;
 
 	lg_judge_shape(v, false, NULL, 0);
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
+		const struct lg_step *step = v->steps + at;
+
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
-		if (lg_trend_of(v->steps + at, v->n_judged, &trend))
+		if (lg_trend_of(step, v->n_judged, &trend) ||
+		    (v->n_slow && lg_rhythm_of_slow(step, v->n_judged, step->median, &rhythm)))
 			return LG_E_NOMEM;
-		lg_judge_shape(v, false, &trend, excess_of(v->steps + at, v->n_judged));
+		lg_shape_with_rhythm(v, &rhythm, &trend, excess_of(step, v->n_judged));
 		if (trend.shape)
 			v->slope = trend.slope;
 		if (trend.shape == LG_SHAPE_SHIFT) {

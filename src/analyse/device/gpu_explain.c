@@ -373,12 +373,12 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 				       data * 100, host * 100, other < 0.005 ? "" :
 				       lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND_OTHER, other *
 				       100), unknown > 0 ? unknown * 100 : 0);
-	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
-	if (unknown > 0.5)
+	v->bound_confidence = unknown > LG_N_BOUND_UNKNOWN ? 0.2 : 0.95 - unknown;
+	if (unknown > LG_N_BOUND_UNKNOWN)
 		v->bound = LG_BOUND_UNKNOWN;
-	else if (gpu + other >= 0.75 || gpu + other > 3 * all) /* one of them computes */
+	else if (gpu + other >= LG_N_BOUND_COMPUTE || gpu + other > LG_N_BOUND_TIMES * all)
 		v->bound = LG_BOUND_GPU;
-	else if (most < 0.6 * all)
+	else if (most < LG_N_BOUND_MOST * all)
 		v->bound = LG_BOUND_MIXED;
 	else
 		v->bound = most == host ? LG_BOUND_HOST : most == comms ? LG_BOUND_COMMS : LG_BOUND_DATA;

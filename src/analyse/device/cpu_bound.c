@@ -87,7 +87,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		n_ranks++;
 		has_peers |= c->t->process.world[r->prc] != 1;
 		device |= lg_index_fact(c->idx, r->prc, "gpu.0.name") != NULL;
-		wall += (double)(r->to - r->from);
+		wall += (double)lg_gpu_wall(r);
 		data += (double)by[0][LG_CPU_DATA];
 		side += (double)(by[0][LG_CPU_SAVE] + by[0][LG_CPU_LOG]);
 		compute += (double)(by[0][LG_CPU_COMPILE] + by[0][LG_CPU_OPERATORS]);

@@ -67,8 +67,8 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 		if (p->cause == LG_GPU_BY_COMPUTE)
 			ns[p->ts >= when] += (double)p->dur;
 	computes = ns[1] / (double)n[1] - ns[0] / (double)n[0];
-	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
-		 (double)(r->step[at] - r->step[0]) / (double)n[0];
+	longer = (double)lg_gpu_seen(r, r->step[at], r->step[r->n_steps]) / (double)n[1] -
+		 (double)lg_gpu_seen(r, r->step[0], r->step[at]) / (double)n[0];
 	if (longer > 0 && computes > 0.5 * longer)
 		lg_say(c, LG_SAYS_TRACE_DEVICE_SLOWER, longer / 1e6, computes / 1e6);
 }
@@ -179,7 +179,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 
 		for (size_t s = 0; s < r->n_steps; s++, k++)
 			v->steps[k] = (struct lg_step){ .ts = r->step[s],
-							.dur = r->step[s + 1] - r->step[s],
+							.dur = lg_gpu_step_ns(r, s),
 							.number = (int64_t)s, .prc = r->prc,
 							.thr = r->main, .rank = r->rank };
 		if (!r->n_steps)
@@ -257,9 +257,9 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
-			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, is, lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, is, lg_ms(lg_gpu_wall(r)));
 		else if (!r->n_steps)
-			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, is, lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, is, lg_ms(lg_gpu_wall(r)));
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
 			lg_say(c, "%s%s, steps told from %s", who, is, r->steps_from);
 		break;
@@ -364,7 +364,7 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	if (g->late) {
 		const struct lg_gpu_run *r = &g->run[g->late->run];
 
-		host += lg_gpu_later_launches(g, LG_GPU_HOST) / (double)(r->to - r->from);
+		host += lg_gpu_later_launches(g, LG_GPU_HOST) / (double)lg_gpu_wall(r);
 	}
 	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;

@@ -292,6 +292,18 @@ static const struct {
 	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
 	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
 		       "default." } },
+	{ "gpu.throttled", "power_alone",
+	  { .fix = "Compare the limit with the default: nvidia-smi -q -d POWER (current, default and max limit); nvidia-smi "
+		   "-pl WATTS raises one that was lowered. Where the machine shares a power budget (rack or chassis "
+		   "cap, a failed power supply), ask who manages it.",
+	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
+	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
+		       "default." } },
+	{ "gpu.throttled", "alone",
+	  { .fix = "Look at cooling and power supply of the device (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): "
+		   "blocked air, fans, a failed supply, a hot neighbour in the same machine; drain the host if it repeats.",
+	    .tradeoff = "None, but that the host is away meanwhile.",
+	    .confirm = "The same job on another device: its clock stays up." } },
 	{ "gpu.conv_autotune", "off",
 	  { .fix = "torch.backends.cudnn.benchmark = True before the loop.",
 	    .tradeoff = "The first step of each shape takes longer, and runs may differ in the last bits.",

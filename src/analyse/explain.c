@@ -175,7 +175,7 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 	comms = of[LG_PLACE_COMMS];
 	stall = of[LG_PLACE_STALL];
 	v->inference = is_inference(v);
-	if (!(wall > 0) || unknown > 0.5) {
+	if (!(wall > 0) || unknown > LG_N_BOUND_UNKNOWN) {
 		v->bound = LG_BOUND_UNKNOWN;
 		v->bound_confidence = 0;
 		v->bound_why = "most of the critical path was not seen";
@@ -186,11 +186,11 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 			       of[LG_PLACE_RUN] * 100, stall * 100, data * 100, comms * 100,
 			       of[LG_PLACE_ASLEEP] * 100, unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
-	if (data >= 0.3 && data > comms && data > stall)
+	if (data >= LG_N_BOUND_CAUSE && data > comms && data > stall)
 		v->bound = LG_BOUND_DATA;
-	else if (comms >= 0.3 && comms > data && comms > stall)
+	else if (comms >= LG_N_BOUND_CAUSE && comms > data && comms > stall)
 		v->bound = LG_BOUND_COMMS;
-	else if (data + comms >= 0.3)
+	else if (data + comms >= LG_N_BOUND_CAUSE)
 		v->bound = LG_BOUND_MIXED;
 	else
 		v->bound = LG_BOUND_HOST;

@@ -139,7 +139,7 @@ void lg_explains_excess(struct lg_verdict *v, const struct lg_finding *f)
 
 void lg_bound_by_data(struct lg_case *c, double share, const char *why)
 {
-	if (c->v->bound != LG_BOUND_NONE || share < 0.3)
+	if (c->v->bound != LG_BOUND_NONE || share < LG_N_BOUND_CAUSE)
 		return;
 	c->v->bound = LG_BOUND_DATA;
 	c->v->bound_confidence = 0.7;

@@ -40,6 +40,7 @@ static const struct lg_finder finders[] = {
 	{ .of_device = lg_find_gpu_counters },
 	{ .of_device = lg_gpu_slow_steps, .needs = ALONE | LG_NEEDS_RUNS },
 	{ .of_device = lg_conclude_devices, .needs = LG_NEEDS_RUNS },
+	{ .of_device = lg_say_device_still, .needs = ALONE | LG_NEEDS_RUNS },
 	/* What logs and profiles tell that have nothing else, and what is told of all. */
 	{ .of_run = lg_find_links },
 	{ .of_run = lg_find_data_in_log },

@@ -503,14 +503,25 @@ static const char *when(const struct lg_join *j, const char *to, char *buf, size
 	return buf;
 }
 
+/* Where a file lies on the reference's clock, and whether the ranks of its run were started anew in it, or
+ * count their steps anew, or go on counting them. */
+struct placed {
+	struct lg_join join;
+	bool anew, renumbered, goes_on;
+};
+
 /* Of a place in time that is doubtful, or surely another one. */
-static void say_place(struct lg_builder *b, const struct lg_join *j, const struct lg_import_info *info,
+static void say_place(struct lg_builder *b, const struct placed *at, const struct lg_import_info *info,
 		      const char *to)
 {
+	const struct lg_join *j = &at->join;
 	int64_t ts = info->first <= info->last ? info->first : INT64_MIN;
 	char text[192];
 
-	if (j->apart)
+	if (j->apart && at->goes_on)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s begins %s: what was between them is in neither",
+				info->path, when(j, to, text, sizeof text));
+	else if (j->apart)
 		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, ts, 1, "%s is of another time: %s", info->path,
 				when(j, to, text, sizeof text));
 	else if (j->other_pace)
@@ -530,12 +541,6 @@ static void say_place(struct lg_builder *b, const struct lg_join *j, const struc
 				info->path);
 }
 
-/* Where a file lies on the reference's clock, and whether the ranks of its run were started anew in it. */
-struct placed {
-	struct lg_join join;
-	bool anew;
-};
-
 /*
  * What is more than a day away from a trace is not of the time that is judged, nor, most likely, of that run:
  * only logs that tell of the program (how it was set up, what it compiled) may be from a long job's first
@@ -543,8 +548,8 @@ struct placed {
  */
 static bool is_other_run(const struct placed *at, const struct lg_trace *ref, const struct lg_trace *t)
 {
-	return (at->anew || (double)llabs(at->join.apart) > DAY_S * 1e9) && is_timed(ref, false) &&
-	       is_timed(t, true);
+	return (at->anew || at->renumbered || (double)llabs(at->join.apart) > DAY_S * 1e9) &&
+	       is_timed(ref, false) && is_timed(t, true);
 }
 
 /* Add one input to b, in its place on the clock of ref, or leave it out. *take_t: NULL where g has it now. */
@@ -561,7 +566,8 @@ static int add_input(struct lg_merger *g, struct lg_builder *b, const struct lg_
 	if (is_other_run(at, ref, t)) {
 		info->other_run = true;
 		snprintf(info->left_out, sizeof info->left_out, "it is of another %s: ",
-			 at->anew ? "run" : "time");
+			 at->anew ? "run" : !at->renumbered ? "time"
+			 : "run, or profile (the numbers of its steps do not go on)");
 		when(&j, to, info->left_out + strlen(info->left_out),
 		     sizeof info->left_out - strlen(info->left_out));
 		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, INT64_MIN, 1, "%s is left out: %s", info->path,
@@ -586,7 +592,7 @@ static int add_input(struct lg_merger *g, struct lg_builder *b, const struct lg_
 	lg_meta_setf(b, 0, key, "%lld", (long long)j.error);
 	if (!j.sure && (!strcmp(j.how, "start") || !strcmp(j.how, "none")))
 		lg_meta_set(b, 0, "join.unplaced", info->path);
-	say_place(b, &j, info, to);
+	say_place(b, at, info, to);
 	return 0;
 }
 
@@ -666,8 +672,16 @@ static int place(struct lg_trace *const *t, size_t n, const struct lg_trace *ref
 			rc = lg_join_find(ref, t[i], &at[i].join, err);
 	}
 	for (size_t i = 0; lg_import_parts_runs && i < n && !rc; i++)
-		for (size_t k = 0; t[i] && at[i].join.apart && k < n && !at[i].anew; k++)
-			at[i].anew = t[k] && k != i && !at[k].join.apart && lg_other_run(t[k], t[i]);
+		for (size_t k = 0; t[i] && at[i].join.apart && k < n && !at[i].anew; k++) {
+			enum lg_numbers go;
+
+			if (!t[k] || k == i || at[k].join.apart)
+				continue;
+			at[i].anew = lg_other_run(t[k], t[i]);
+			go = at[i].join.apart < 0 ? lg_step_numbers(t[i], t[k]) : lg_step_numbers(t[k], t[i]);
+			at[i].renumbered |= go == LG_NUMBERS_ANEW;
+			at[i].goes_on |= go == LG_NUMBERS_GO_ON;
+		}
 	return rc;
 }
 

@@ -46,20 +46,61 @@ static bool differ(const struct lg_trace *a, lg_prc p, const struct lg_trace *b,
 	return a->process.pid[p] != b->process.pid[q] || (*x && *y && strcmp(x, y));
 }
 
-bool lg_other_run(const struct lg_trace *a, const struct lg_trace *b)
+/* A process of a that is in b, too, by its rank, or as the only one of both. */
+static bool find_common(const struct lg_trace *a, const struct lg_trace *b, lg_prc *ret_p, lg_prc *ret_q)
 {
 	size_t n = a->process.n < LOOKED_AT ? a->process.n : LOOKED_AT;
 	size_t m = b->process.n < LOOKED_AT ? b->process.n : LOOKED_AT;
-	lg_prc p = only_process(a), q = only_process(b);
 
-	if (p && q && a->process.rank[p] == b->process.rank[q])
-		return differ(a, p, b, q);
-	for (p = 1; p < n; p++) {
+	*ret_p = only_process(a);
+	*ret_q = only_process(b);
+	if (*ret_p && *ret_q && a->process.rank[*ret_p] == b->process.rank[*ret_q])
+		return true;
+	for (lg_prc p = 1; p < n; p++) {
 		if (a->process.rank[p] < 0)
 			continue;
-		for (q = 1; q < m; q++)
-			if (a->process.rank[p] == b->process.rank[q])
-				return differ(a, p, b, q);
+		for (lg_prc q = 1; q < m; q++)
+			if (a->process.rank[p] == b->process.rank[q]) {
+				*ret_p = p;
+				*ret_q = q;
+				return true;
+			}
 	}
 	return false;
+}
+
+bool lg_other_run(const struct lg_trace *a, const struct lg_trace *b)
+{
+	lg_prc p, q;
+
+	return find_common(a, b, &p, &q) && differ(a, p, b, q);
+}
+
+/* The lowest and the highest number of p's steps. */
+static bool numbers_of(const struct lg_trace *t, lg_prc p, int64_t *ret_low, int64_t *ret_high)
+{
+	*ret_low = INT64_MAX;
+	*ret_high = -1;
+	for (size_t i = 0; i < t->span.n; i++) {
+		int64_t n = t->span.seq[i];
+
+		if (t->span.kind[i] != LG_SPAN_STEP || n < 0 || t->thread.prc[t->span.thr[i]] != p)
+			continue;
+		*ret_low = n < *ret_low ? n : *ret_low;
+		*ret_high = n > *ret_high ? n : *ret_high;
+	}
+	return *ret_high >= 0;
+}
+
+enum lg_numbers lg_step_numbers(const struct lg_trace *earlier, const struct lg_trace *later)
+{
+	int64_t low[2], high[2];
+	lg_prc p, q;
+
+	/* A log that goes on from a checkpoint says so itself. */
+	if (!find_common(earlier, later, &p, &q) || earlier->process.pid[p] <= 0 ||
+	    later->process.pid[q] <= 0 || !numbers_of(earlier, p, &low[0], &high[0]) ||
+	    !numbers_of(later, q, &low[1], &high[1]))
+		return LG_NUMBERS_NONE;
+	return low[1] >= high[0] ? LG_NUMBERS_GO_ON : LG_NUMBERS_ANEW;
 }

@@ -13,6 +13,21 @@ struct row {
 	char cause[256];
 };
 
+/* Of a profiler's step: what its device did for most of it. */
+static void tell_device(const struct lg_step_device *d, char *buf, size_t size)
+{
+	const struct {
+		const char *name;
+		int64_t ns;
+	} part[] = { { "computing", d->compute }, { "collectives", d->comm }, { "copies", d->copy },
+		     { d->idle_cause ? d->idle_cause : "device idle", d->idle } };
+	size_t most = 0;
+
+	for (size_t k = 1; k < sizeof part / sizeof *part; k++)
+		most = part[k].ns > part[most].ns ? k : most;
+	snprintf(buf, size, "%s, %.1f ms", part[most].name, (double)part[most].ns / 1e6);
+}
+
 /* Adding up the pieces of one step is presentation: the pieces come from the account. */
 static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row *r)
 {
@@ -43,7 +58,9 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 			cause = c;
 		}
 	}
-	if (r->kind[LG_PART_UNEXPLAINED] > best && r->kind[LG_PART_UNEXPLAINED] > s->dur / 20) {
+	if (s->device && !cause) {
+		tell_device(s->device, r->cause, sizeof r->cause);
+	} else if (r->kind[LG_PART_UNEXPLAINED] > best && r->kind[LG_PART_UNEXPLAINED] > s->dur / 20) {
 		snprintf(r->cause, sizeof r->cause, "unexplained, %.1f ms",
 			 (double)r->kind[LG_PART_UNEXPLAINED] / 1e6);
 	} else if (cause) {

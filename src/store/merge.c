@@ -553,6 +553,70 @@ static int merge_meta(struct merge *m)
 	return lg_builder_failed(m->b);
 }
 
+/* Sources of one process may lie apart: what it did between them nobody looked at (timeline/unseen.c). */
+static void say_profiled(struct merge *m)
+{
+	const struct lg_trace *s = m->src;
+	LG_AUTOFREE uint8_t *has = lg_calloc(s->process.n, 1);
+
+	for (size_t i = 0; has && i < s->span.n; i++) {
+		uint8_t kind = s->span.kind[i];
+
+		if (s->span.thr[i] && (kind == LG_SPAN_OP || kind == LG_SPAN_RUNTIME || kind == LG_SPAN_NOTE))
+			has[s->thread.prc[s->span.thr[i]]] = 1;
+	}
+	for (lg_prc p = 1; has && p < s->process.n; p++) {
+		struct lg_meta_row r = { .ts = lg_renumber_time(&m->to, s->first),
+					 .prc = m->to.prc[p],
+					 .value = lg_intern(m->b, m->label) };
+
+		if (!has[p])
+			continue;
+		r.key = lg_intern(m->b, LG_META_PROFILED_FROM);
+		lg_add_meta(m->b, &r);
+		r.ts = lg_renumber_time(&m->to, s->last);
+		r.key = lg_intern(m->b, LG_META_PROFILED_TO);
+		lg_add_meta(m->b, &r);
+		r.key = lg_intern(m->b, LG_META_PROFILED_CUT);
+		if (lg_has_diag(s, LG_DIAG_FILE_TRUNCATED))
+			lg_add_meta(m->b, &r);
+	}
+}
+
+static bool is_meta(const struct lg_trace *t, size_t row, lg_prc prc, const char *key)
+{
+	return t->meta.prc[row] == prc && !strcmp(lg_string(t, t->meta.key[row]), key);
+}
+
+bool lg_profiled_cut(const struct lg_trace *t, lg_prc prc)
+{
+	bool merged = false, cut = false;
+
+	for (size_t i = 0; i < t->meta.n; i++) {
+		merged |= is_meta(t, i, prc, LG_META_PROFILED_FROM);
+		cut |= is_meta(t, i, prc, LG_META_PROFILED_CUT);
+	}
+	return merged ? cut : lg_has_diag(t, LG_DIAG_FILE_TRUNCATED);
+}
+
+int lg_profiled_gaps(const struct lg_trace *t, lg_prc prc, struct lg_ivs *ret)
+{
+	const struct lg_meta_tab *m = &t->meta;
+	LG_AUTO_IVS seen = { 0 };
+	int rc = 0;
+
+	*ret = (struct lg_ivs){ 0 };
+	for (size_t i = 0; !rc && i < m->n; i++)
+		for (size_t k = 0; is_meta(t, i, prc, LG_META_PROFILED_FROM) && !rc && k < m->n; k++)
+			if (m->value[k] == m->value[i] && m->ts[k] >= m->ts[i] &&
+			    is_meta(t, k, prc, LG_META_PROFILED_TO))
+				rc = lg_iv_put(&seen, seen.n, m->ts[i], m->ts[k]);
+	rc = rc ?: lg_iv_join(&seen);
+	for (size_t i = 1; !rc && i < seen.n; i++)
+		rc = lg_iv_add(ret, seen.v[i - 1].end, seen.v[i].ts, UINT32_MAX);
+	return rc;
+}
+
 static int merge_times(struct merge *m)
 {
 	size_t n_tab, n_cols = 0;
@@ -592,7 +656,10 @@ static int merge(struct merge *m)
 		merge_dictionaries(m);
 		rc = lg_builder_failed(m->b);
 	}
-	return rc ? rc : merge_times(m);
+	rc = rc ? rc : merge_times(m);
+	if (!rc && m->label)
+		say_profiled(m);
+	return rc ? rc : lg_builder_failed(m->b);
 }
 
 int lg_merge_add(struct lg_merger *g, struct lg_builder *b, struct lg_trace *src, int64_t offset,

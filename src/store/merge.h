@@ -9,6 +9,7 @@
  */
 #ifndef LG_STORE_MERGE_H
 #define LG_STORE_MERGE_H
+#include "base/intervals.h"
 #include "store/builder.h"
 
 /* What to add to t's times to get ref's. 0 within one boot of one machine; else the difference
@@ -34,6 +35,15 @@ int lg_merge_add(struct lg_merger *g, struct lg_builder *b, struct lg_trace *src
 /* Once, behind the last one. */
 int lg_merge_finish(struct lg_merger *g, struct lg_builder *b, struct lg_error *err) LG_MUST_CHECK;
 void lg_merger_done(struct lg_merger *g);
+/* Of a process, in meta: one of its sources, in which operators are, begins and ends then. */
+#define LG_META_PROFILED_FROM "join.profiled.from"
+#define LG_META_PROFILED_TO "join.profiled.to"
+/* And that source is cut. */
+#define LG_META_PROFILED_CUT "join.profiled.cut"
+/* Is a source that has prc's operators cut (not only one beside it)? */
+bool lg_profiled_cut(const struct lg_trace *t, lg_prc prc);
+/* Between such sources, by time: when nobody looked at prc. ret->v is the caller's. LG_E_NOMEM. */
+int lg_profiled_gaps(const struct lg_trace *t, lg_prc prc, struct lg_ivs *ret) LG_MUST_CHECK;
 /* Value of a meta row (prc 0) by key; "" when absent. Borrowed from t. */
 const char *lg_meta_get(const struct lg_trace *t, const char *key);
 

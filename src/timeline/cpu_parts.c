@@ -82,7 +82,7 @@ int lg_cpu_parts(const struct lg_scene *sc, const struct lg_gpu_run *r, const in
 			by[s][k] = lg_iv_shared(&v, &i, at[s], at[s + 1]);
 	}
 	for (size_t s = 0; s < n; s++) {
-		by[s][LG_CPU_BETWEEN] = at[s + 1] - at[s] - by[s][LG_CPU_COMM];
+		by[s][LG_CPU_BETWEEN] = lg_gpu_seen(r, at[s], at[s + 1]) - by[s][LG_CPU_COMM];
 		for (enum lg_cpu_part k = LG_CPU_COMM; k > LG_CPU_DATA; k--)
 			by[s][k] -= by[s][k - 1];
 	}

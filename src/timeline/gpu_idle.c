@@ -32,13 +32,14 @@ struct walk {
 	struct lg_host_seg debt_seg;
 	int64_t called;          /* the last piece of work that ended; INT64_MIN = none */
 	int64_t latency;         /* from a launch call to the device, where that has nothing else to do */
+	size_t unseen;           /* in r->unseen: the first that may end later */
 	size_t other;            /* in r->other: the first that may end later */
 	struct lg_map to_device; /* span rows: a copy call whose copy went to the device */
 	int failed;
 };
 
-static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const struct lg_host_seg *s,
-		 uint32_t span)
+static void give_seen(struct walk *w, int64_t a, int64_t b, uint8_t cause, const struct lg_host_seg *s,
+		      uint32_t span)
 {
 	struct lg_gpu_run *r = w->r;
 	struct lg_gpu_piece p = { .cause = cause, .span = s ? s->span : span,
@@ -63,6 +64,25 @@ static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const stru
 	p.ts = a;
 	p.dur = b - a;
 	w->failed = LG_APPEND(r->piece, r->n_pieces, r->cap_pieces, p);
+}
+
+/* What comes is given in order. */
+static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const struct lg_host_seg *s,
+		 uint32_t span)
+{
+	const struct lg_gpu_run *r = w->r;
+
+	for (; w->unseen < r->n_unseen && r->unseen[w->unseen].ts < b; w->unseen++) {
+		const struct lg_iv *u = &r->unseen[w->unseen];
+
+		if (u->ts > a)
+			give_seen(w, a, u->ts, cause, s, span);
+		a = LG_MAX(a, u->end);
+		if (u->end >= b)
+			break;
+	}
+	if (a < b)
+		give_seen(w, a, b, cause, s, span);
 }
 
 static const struct lg_gpu_host *host_of(const struct lg_gpu_run *r, lg_thr thr)

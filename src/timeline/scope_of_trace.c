@@ -15,6 +15,7 @@
 #include "base/median.h"
 #include "base/upper_bound.h"
 #include "rules/rules.h"
+#include "store/merge.h"
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3 };
 #define COLD_SHARE 0.25
@@ -334,9 +335,22 @@ static bool comes_again(const int64_t *v, size_t n)
 	return half && 2 * lg_median_i64(last, half) > lg_median_i64(first, half);
 }
 
+/* Does the program count its steps, and has it done many? Then nothing in them is done for the first
+ * time. */
+static bool is_old(const struct lg_scene *sc, const struct lg_gpu_run *r)
+{
+	const struct lg_gpu_host *m = r->steps_marked ? lg_gpu_main_host(r) : NULL;
+	int64_t first = r->n_steps ? (r->asked ? r->asked : r->step)[0] : 0;
+
+	for (size_t p = 0; m && p < m->n_marks; p++)
+		if (sc->t->span.ts[m->mark[p]] == first && sc->t->span.kind[m->mark[p]] == LG_SPAN_STEP)
+			return sc->t->span.seq[m->mark[p]] >= LG_N_ANY_OLD;
+	return false;
+}
+
 static bool is_cold(const struct lg_gpu_run *r, size_t step, int64_t calls)
 {
-	return (double)calls > COLD_SHARE * (double)(r->step[step + 1] - r->step[step]);
+	return (double)calls > COLD_SHARE * (double)lg_gpu_step_ns(r, step);
 }
 
 /* The first n steps are left out. */
@@ -360,13 +374,13 @@ static int judge_cold(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu
 
 	if (sum < 0)
 		return LG_E_NOMEM;
-	if ((double)sum <= COLD_SHARE * (double)(r->to - r->from))
+	if ((double)sum <= COLD_SHARE * (double)lg_gpu_wall(r))
 		return 0;
 	for (size_t i = 0; i < n; i++) {
 		lead += lead == i && is_cold(r, i, v[i]);
 		warm += !is_cold(r, i, v[i]);
 	}
-	if (n < MIN_REST || (warm < MIN_REST && !comes_again(v, n))) {
+	if (!is_old(sc, r) && (n < MIN_REST - 1 || (warm < MIN_REST && !comes_again(v, n)))) {
 		r->cold += sum;
 		r->scope = LG_SHOWS_COLD;
 	} else if (lead && warm >= MIN_REST && !comes_again(v, n)) {
@@ -404,20 +418,20 @@ static int count(const struct lg_scene *sc, struct lg_gpu_run *r)
 /* Leading steps that are set-up; the window shrinks to the rest. Sets r->cold. */
 static void drop_cold_steps(struct lg_gpu_run *r)
 {
-	int64_t d[512], whole = r->to - r->from, rest;
+	int64_t d[512], whole = lg_gpu_wall(r), rest;
 	size_t n = r->n_steps, k = 0, m;
 
 	if (n < MIN_REST + 1)
 		return;
 	m = n - 1 < 512 ? n - 1 : 512;
 	for (size_t i = 0; i < m; i++)
-		d[i] = r->step[n - m + i + 1] - r->step[n - m + i];
+		d[i] = lg_gpu_step_ns(r, n - m + i);
 	rest = lg_median_i64(d, m);
-	while (k + MIN_REST < n && r->step[k + 1] - r->step[k] > 2 * rest)
+	while (k + MIN_REST < n && lg_gpu_step_ns(r, k) > 2 * rest)
 		k++;
 	if (!k)
 		return;
-	r->cold = r->step[k] - r->step[0] - (int64_t)k * rest;
+	r->cold = lg_gpu_seen(r, r->step[0], r->step[k]) - (int64_t)k * rest;
 	if ((double)r->cold < COLD_SHARE * (double)whole) {
 		if (r->cold < 3 * rest) {
 			r->cold = 0; /* a slow first step, no more: judged with the others */
@@ -426,6 +440,34 @@ static void drop_cold_steps(struct lg_gpu_run *r)
 		r->cold = 0; /* left out, but not what the window is about */
 	}
 	skip_steps(r, k);
+}
+
+/*
+ * Of a file that is cut: nothing begins after that; INT64_MAX: it is whole. What was open then may have gone
+ * on in rows that are gone.
+ */
+static int64_t cut_at(const struct lg_scene *sc, const struct lg_gpu_run *r)
+{
+	int64_t last = INT64_MIN;
+
+	if (!lg_profiled_cut(sc->t, r->prc))
+		return INT64_MAX;
+	if (r->n_work)
+		last = r->work[r->n_work - 1].ts;
+	LG_EACH_WHERE(h->n, h, r->host, r->n_host)
+		last = LG_MAX(h->seg[h->n - 1].ts, last);
+	return last;
+}
+
+/* The step in which a file is cut looks as if the host or the device had waited. */
+static void drop_cut_steps(const struct lg_scene *sc, struct lg_gpu_run *r)
+{
+	int64_t at = cut_at(sc, r);
+
+	while (r->n_steps > 1 && r->step[r->n_steps] > at)
+		r->to = r->step[--r->n_steps];
+	if (!r->n_steps)
+		r->to = LG_MAX(LG_MIN(r->to, at), r->from);
 }
 
 /* More launches than that without their kernel: the step's device time is not in the trace. */
@@ -545,12 +587,13 @@ int lg_scope_of_trace(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu
 	lg_free(b.v);
 	if (rc)
 		return rc;
+	drop_cut_steps(sc, r);
 	rc = drop_unrun_steps(sc->t, r);
 	if (!rc)
 		rc = lg_steps_of_device(sc, r);
 	if (rc)
 		return rc;
-	r->whole = r->to - r->from;
+	r->whole = lg_gpu_wall(r);
 	if (r->n_work)
 		drop_cold_steps(r);
 	rc = count(sc, r);

@@ -128,9 +128,9 @@ int lg_steps_of_device(const struct lg_scene *sc, struct lg_gpu_run *r)
 		return unknown;
 	if (2 * (size_t)unknown > n)
 		return 0;
-	if (behind <= FAR_BEHIND * ((r->step[n] - r->step[0]) / (int64_t)n))
+	if (behind <= FAR_BEHIND * (lg_gpu_seen(r, r->step[0], r->step[n]) / (int64_t)n))
 		behind = b[n] - r->step[n];
-	if ((double)behind <= BEHIND_SHARE * (double)(r->step[n] - r->step[0]))
+	if ((double)behind <= BEHIND_SHARE * (double)lg_gpu_seen(r, r->step[0], r->step[n]))
 		return 0;
 	if (o.first && o.first->ts - lg_span_end(sc->t, o.first->call) > BEHIND_NS) {
 		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL))

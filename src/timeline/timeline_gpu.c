@@ -321,6 +321,8 @@ int lg_gpu_new(struct lg_scene *sc, struct lg_gpu *ret, struct lg_error *err)
 		if (!rc)
 			rc = collect_launches_and_hosts(sc, ret, r);
 		if (!rc)
+			rc = lg_gpu_unseen(sc, ret, r);
+		if (!rc)
 			rc = lg_scope_of_trace(sc, ret, r);
 		if (!rc && lg_gpu_judged(r))
 			rc = lg_gpu_unnamed_saves(sc, r);

@@ -156,6 +156,8 @@ struct lg_gpu_run {
 	struct lg_gpu_piece *piece;
 	size_t n_pieces, cap_pieces;
 	int64_t by[LG_GPU_BY_MAX];
+	struct lg_iv *unseen;   /* between its files, disjoint, by time: no profiler ran (unseen.c) */
+	size_t n_unseen;
 	int64_t whole;          /* ns: the window with the cold steps that were dropped from it */
 	int64_t cold;           /* ns of first-time calls while the device idled */
 	/* gpu_launches.c: when kernels were launched that are not in the trace, and all that were; what
@@ -250,10 +252,25 @@ static inline const char *lg_gpu_a_step(const struct lg_gpu_run *r)
 {
 	return r->n_steps ? "step" : "window";
 }
+/* ns from a to b, without those in which no profiler ran (unseen.c). */
+int64_t lg_gpu_seen_of(const struct lg_gpu_run *r, int64_t a, int64_t b);
+static inline int64_t lg_gpu_seen(const struct lg_gpu_run *r, int64_t a, int64_t b)
+{
+	return r->n_unseen ? lg_gpu_seen_of(r, a, b) : b - a;
+}
+/* ns of r's window, and of one of its steps. */
+static inline int64_t lg_gpu_wall(const struct lg_gpu_run *r)
+{
+	return lg_gpu_seen(r, r->from, r->to);
+}
+static inline int64_t lg_gpu_step_ns(const struct lg_gpu_run *r, size_t step)
+{
+	return lg_gpu_seen(r, r->step[step], r->step[step + 1]);
+}
 /* What part of r's window is that? */
 static inline double lg_gpu_part(const struct lg_gpu_run *r, double ns)
 {
-	return r->to > r->from ? ns / (double)(r->to - r->from) : 0;
+	return r->to > r->from ? ns / (double)lg_gpu_wall(r) : 0;
 }
 /* When the host asked for it: it may be steps ahead of its device, and a row is of the step that orders it.
  */

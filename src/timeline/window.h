@@ -92,9 +92,14 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
 /* What the main thread does becomes LG_HOST_SIDE where it fetches tensor after tensor; r->to is known. */
 int lg_gpu_unnamed_saves(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 
+/* ---- unseen.c ---- */
+/* r->unseen; its work and hosts are known. */
+int lg_gpu_unseen(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+
 /* ---- gpu_idle.c ---- */
-/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). Of several runs each may be done
- * in a thread of its own. Afterwards, also after a failure, the arena gets each one's pieces. */
+/* Give every nanosecond of r's window to one cause. Pieces tile [from, to), but for r->unseen. Of several
+ * runs each may be done in a thread of its own. Afterwards, also after a failure, the arena gets each one's
+ * pieces. */
 int lg_gpu_account(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 int lg_gpu_keep_account(const struct lg_scene *sc, struct lg_gpu_run *r) LG_MUST_CHECK;
 

@@ -41,6 +41,9 @@ static void what_no_finding_explains_is_said(void **state)
 	o = explain(&p);
 	assert_true(o.v->n_slow >= 5);
 	assert_int_equal(loud(o.v), 0);
+	assert_int_equal(o.v->shape, LG_SHAPE_PERIODIC);
+	if (!(fabs(o.v->period_s * 1e3 - 5 * o.v->median_ms - 100) < 10))
+		fail_msg("period %g s of steps of %g ms", o.v->period_s, o.v->median_ms);
 	if (!(o.v->unexplained_share > 0.95 && o.v->unexplained_share <= 1.0001))
 		fail_msg("unexplained_share %g", o.v->unexplained_share);
 	assert_true(has_limit(o.v, "the device computed longer for 100 %") ||

@@ -149,6 +149,40 @@ static void steps_that_lie_far_apart_are_not_steady(void **state)
 	assert_true(v.uneven);
 }
 
+/* 60 steps of 12 ms, of which those at `slow` take 7 ms longer. */
+static enum lg_shape shape_at(const size_t *slow, size_t n, double share, struct lg_verdict *v)
+{
+	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
+	int64_t now = 0;
+
+	for (size_t i = 0, k = 0; i < 60; i++) {
+		bool is = k < n && slow[k] == i;
+
+		step[i] = (struct lg_step){ .ts = now, .dur = (is ? 19 : 12) * MS, .median = 12 * MS,
+					    .slow = is };
+		now += step[i].dur;
+		k += is;
+	}
+	*v = (struct lg_verdict){ .n_slow = n };
+	assert_int_equal(lg_rhythm_of_slow(step, 60, 12 * MS, &rhythm), 0);
+	lg_shape_with_rhythm(v, &rhythm, NULL, share);
+	return v->shape;
+}
+
+static void slow_steps_in_a_rhythm_are_periodic(void **state)
+{
+	static const size_t seventh[] = { 6, 13, 20, 27, 34, 41, 48, 55 };
+	static const size_t anyhow[] = { 3, 5, 17, 21, 24, 39, 44, 58 };
+	struct lg_verdict v;
+
+	(void)state;
+	assert_int_equal(shape_at(seventh, 8, 0.07, &v), LG_SHAPE_PERIODIC);
+	assert_true(fabs(v.period_s - 0.091) < 0.001 && v.period_p < 0.01);
+	assert_int_equal(shape_at(anyhow, 8, 0.07, &v), LG_SHAPE_BURSTY);
+	assert_true(isnan(v.period_s));
+	assert_int_equal(shape_at(seventh, 8, 0.005, &v), LG_SHAPE_STEADY); /* of no weight */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +192,7 @@ int main(void)
 		cmocka_unit_test(none_says_nothing_of_the_noise),
 		cmocka_unit_test(slow_steps_are_a_shape_where_they_cost_something),
 		cmocka_unit_test(steps_that_lie_far_apart_are_not_steady),
+		cmocka_unit_test(slow_steps_in_a_rhythm_are_periodic),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -66,6 +66,8 @@ static void numbers_are_printed_as_they_are_used(void **state)
 	(void)state;
 	lg_rule_fill(LG_R_HOST_LOCK_HELD, "{FLOOR}, {PROVEN}, {ANY.REPEATS}, {ANY.GRADED}, {NO.SUCH} {", text, sizeof text);
 	assert_string_equal(text, "1 %, 0.2 %, 5, 333 ms, {NO.SUCH} {");
+	lg_rule_fill(LG_R_GPU_BOUND, "{BOUND.COMPUTE}, {BOUND.TIMES}, {BOUND.MOST}, {BOUND.CAUSE}", text, sizeof text);
+	assert_string_equal(text, "75 %, 3, 60 %, 30 %");
 	lg_rule_fill(LG_R_HOST_LOCK_HELD, "{FLOOR} and more", text, 6);
 	assert_string_equal(text, "1 % a");
 	assert_true(lg_rule_floor(LG_R_DATA_LOADER_WAIT) == LG_N_DATA_LOADER_WAIT_FLOOR);

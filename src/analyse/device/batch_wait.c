@@ -115,7 +115,7 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_ivs *holes)
 		v[i] = holes->v[i].end - holes->v[i].ts;
 	hole = lg_median_i64(v, holes->n);
 	for (size_t i = 0; i < r->n_steps; i++)
-		v[i] = r->step[i + 1] - r->step[i];
+		v[i] = lg_gpu_step_ns(r, i);
 	step = lg_median_i64(v, r->n_steps);
 	return hole >= step;
 }
@@ -132,7 +132,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 {
 	LG_EACH(r, g->run, g->n) {
 		LG_AUTO_IVS holes = { 0 };
-		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)(r->to - r->from);
+		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)lg_gpu_wall(r);
 
 		if (!r->notes->busy)
 			continue;
@@ -201,7 +201,7 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			return;
 		sum = (double)lg_iv_sum(&holes);
 		if (!is_habit(r, &holes) ||
-		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from))
+		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)lg_gpu_wall(r))
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, sum / 1e6, lg_gpu_part(r, sum), 0.9, r);
 		if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)

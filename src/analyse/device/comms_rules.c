@@ -165,7 +165,7 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 			    " has" : "s have", s.run->rank);
 	for (size_t i = 0; i < g->n && i < 16; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		double step = lg_ms(r->to - r->from) / (double)r->n_steps;
+		double step = lg_ms(lg_gpu_wall(r)) / (double)r->n_steps;
 		double stands = lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 
 		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_STAGE_OF, r->rank, step - stands, stands);

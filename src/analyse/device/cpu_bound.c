@@ -87,7 +87,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		n_ranks++;
 		has_peers |= c->t->process.world[r->prc] != 1;
 		device |= lg_index_fact(c->idx, r->prc, "gpu.0.name") != NULL;
-		wall += (double)(r->to - r->from);
+		wall += (double)lg_gpu_wall(r);
 		data += (double)by[0][LG_CPU_DATA];
 		side += (double)(by[0][LG_CPU_SAVE] + by[0][LG_CPU_LOG]);
 		compute += (double)(by[0][LG_CPU_COMPILE] + by[0][LG_CPU_OPERATORS]);
@@ -105,7 +105,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	compute /= wall;
 	comm /= wall;
 	unknown = fmax(0, 1 - data - side - compute - comm);
-	if (device && data < 0.3) {
+	if (device && data < LG_N_BOUND_CAUSE) {
 		v->bound_why = LG_SAYS_CPU_DEVICE_UNTRACED;
 		return 0;
 	}
@@ -119,16 +119,16 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		tell_python(c, most, longest);
 	if (c->failed)
 		return c->failed;
-	if (unknown > 0.5)
+	if (unknown > LG_N_BOUND_UNKNOWN)
 		return 0;
 	v->bound_confidence = (device ? 0.8 : 0.95) - unknown;
 	if (told)
 		v->bound_confidence = fmin(v->bound_confidence, told->confidence);
-	if (data >= 0.3 && data > comm)
+	if (data >= LG_N_BOUND_CAUSE && data > comm)
 		v->bound = LG_BOUND_DATA;
-	else if (comm >= 0.3)
+	else if (comm >= LG_N_BOUND_CAUSE)
 		v->bound = LG_BOUND_COMMS;
 	else
-		v->bound = data + comm >= 0.3 ? LG_BOUND_MIXED : LG_BOUND_HOST;
+		v->bound = data + comm >= LG_N_BOUND_CAUSE ? LG_BOUND_MIXED : LG_BOUND_HOST;
 	return 0;
 }

@@ -144,7 +144,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 {
 	double more[LG_CPU_PARTS] = { 0 }, others = (double)(a->n - 1), lost;
 	const struct lg_gpu_run *r = late->run;
-	double wall = (double)(r->to - r->from);
+	double wall = (double)lg_gpu_wall(r);
 	struct lg_finding *f;
 	int64_t *by_step;
 

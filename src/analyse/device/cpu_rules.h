@@ -26,7 +26,7 @@ const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct
 const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r); /* "rank 0" */
 static inline double lg_cpu_share(const struct lg_cpu_time *t)
 {
-	return t->r ? (double)t->sum / (double)(t->r->to - t->r->from) : 0;
+	return t->r ? (double)t->sum / (double)lg_gpu_wall(t->r) : 0;
 }
 
 #endif /* LG_ANALYSE_DEVICE_CPU_RULES_H */

@@ -71,6 +71,9 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* overlap_rules.c */
 int lg_find_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
+/* Steps that ended long before the trace did; after the rules. */
+int lg_say_device_still(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;   /* device_still.c */
+
 /* ---- gpu_slow.c ---- */
 /* The excess of a profiler's slow steps, by the findings that it belongs to; after all rules. */
 int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;

@@ -475,7 +475,7 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 	if (worst == d->n)
 		return false;
 	f = add(c, d, LG_R_GPU_THROTTLED, lost, 0.8);
-	f->detail = "power";
+	f->detail = d->n == 1 ? "power_alone" : "power";
 	lg_title(c, f, LG_SAYS_GPU_THROTTLED_POWER_LIMIT, who_is(c, d, worst, bad), share * 100, 100
 		 * (1 - low / full), who_waits(d));
 	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_CAPPED, low, full);
@@ -520,6 +520,7 @@ static bool hot(struct lg_case *c, struct devices *d)
 	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
 	lg_title(c, f, LG_SAYS_GPU_THROTTLED_TITLE, who_is(c, d, worst, bad), reason_text(all), most
 		 * 100, who_waits(d));
+	f->detail = d->n == 1 ? "alone" : NULL;
 	if (n)
 		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_THEN, low / (double)n, full);
 	else
@@ -616,6 +617,7 @@ static void slower_than_usual(struct lg_case *c, struct devices *d)
 		 100 * (1 - worst.low / worst.full),
 		 d->n > 1 && like_the_worst(bad, d->n) == 1 ? "its peers" : "at other times",
 		 100 * (double)worst.n / (double)worst.busy);
+	f->detail = d->n == 1 ? "alone" : NULL;
 	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_THEN, worst.low, worst.full);
 	if (!isnan(worst.watts) && !isnan(worst.usual))
 		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_POWER_THEN, worst.watts, worst.usual);

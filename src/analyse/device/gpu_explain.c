@@ -67,8 +67,8 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 		if (p->cause == LG_GPU_BY_COMPUTE)
 			ns[p->ts >= when] += (double)p->dur;
 	computes = ns[1] / (double)n[1] - ns[0] / (double)n[0];
-	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
-		 (double)(r->step[at] - r->step[0]) / (double)n[0];
+	longer = (double)lg_gpu_seen(r, r->step[at], r->step[r->n_steps]) / (double)n[1] -
+		 (double)lg_gpu_seen(r, r->step[0], r->step[at]) / (double)n[0];
 	if (longer > 0 && computes > 0.5 * longer)
 		lg_say(c, LG_SAYS_TRACE_DEVICE_SLOWER, longer / 1e6, computes / 1e6);
 }
@@ -89,15 +89,19 @@ static double excess_of(const struct lg_step *s, size_t n)
 static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
+	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
 	struct lg_trend trend;
 
 	lg_judge_shape(v, false, NULL, 0);
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
+		const struct lg_step *step = v->steps + at;
+
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
-		if (lg_trend_of(v->steps + at, v->n_judged, &trend))
+		if (lg_trend_of(step, v->n_judged, &trend) ||
+		    (v->n_slow && lg_rhythm_of_slow(step, v->n_judged, step->median, &rhythm)))
 			return LG_E_NOMEM;
-		lg_judge_shape(v, false, &trend, excess_of(v->steps + at, v->n_judged));
+		lg_shape_with_rhythm(v, &rhythm, &trend, excess_of(step, v->n_judged));
 		if (trend.shape)
 			v->slope = trend.slope;
 		if (trend.shape == LG_SHAPE_SHIFT) {
@@ -175,7 +179,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 
 		for (size_t s = 0; s < r->n_steps; s++, k++)
 			v->steps[k] = (struct lg_step){ .ts = r->step[s],
-							.dur = r->step[s + 1] - r->step[s],
+							.dur = lg_gpu_step_ns(r, s),
 							.number = (int64_t)s, .prc = r->prc,
 							.thr = r->main, .rank = r->rank };
 		if (!r->n_steps)
@@ -253,9 +257,9 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
-			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, is, lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, is, lg_ms(lg_gpu_wall(r)));
 		else if (!r->n_steps)
-			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, is, lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, is, lg_ms(lg_gpu_wall(r)));
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
 			lg_say(c, "%s%s, steps told from %s", who, is, r->steps_from);
 		break;
@@ -360,7 +364,7 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	if (g->late) {
 		const struct lg_gpu_run *r = &g->run[g->late->run];
 
-		host += lg_gpu_later_launches(g, LG_GPU_HOST) / (double)(r->to - r->from);
+		host += lg_gpu_later_launches(g, LG_GPU_HOST) / (double)lg_gpu_wall(r);
 	}
 	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;
@@ -369,12 +373,12 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 				       data * 100, host * 100, other < 0.005 ? "" :
 				       lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND_OTHER, other *
 				       100), unknown > 0 ? unknown * 100 : 0);
-	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
-	if (unknown > 0.5)
+	v->bound_confidence = unknown > LG_N_BOUND_UNKNOWN ? 0.2 : 0.95 - unknown;
+	if (unknown > LG_N_BOUND_UNKNOWN)
 		v->bound = LG_BOUND_UNKNOWN;
-	else if (gpu + other >= 0.75 || gpu + other > 3 * all) /* one of them computes */
+	else if (gpu + other >= LG_N_BOUND_COMPUTE || gpu + other > LG_N_BOUND_TIMES * all)
 		v->bound = LG_BOUND_GPU;
-	else if (most < 0.6 * all)
+	else if (most < LG_N_BOUND_MOST * all)
 		v->bound = LG_BOUND_MIXED;
 	else
 		v->bound = most == host ? LG_BOUND_HOST : most == comms ? LG_BOUND_COMMS : LG_BOUND_DATA;

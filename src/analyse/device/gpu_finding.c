@@ -36,7 +36,7 @@ struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask)
 		lost -= lg_gpu_later_launches(g, mask);
 		n++;
 		sum += lost;
-		wall += (double)(r->to - r->from);
+		wall += (double)lg_gpu_wall(r);
 		if (lg_gpu_part(r, lost) > most) {
 			most = lg_gpu_part(r, lost);
 			l.worst = r;

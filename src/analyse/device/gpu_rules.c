@@ -179,7 +179,7 @@ static void launch_bound(struct lg_case *c, struct lg_gpu *g)
 		lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_EAGER);
 	}
 	lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_COUNTS, lg_gpu_share(g, BIT(LG_GPU_BY_COMPUTE)) *
-		    100, r->n_kernels, (double)(r->to - r->from) / 1e6, lg_gpu_launch_calls(&c->scene, g, r),
+		    100, r->n_kernels, (double)lg_gpu_wall(r) / 1e6, lg_gpu_launch_calls(&c->scene, g, r),
 		    r->compiled ? ", compiled regions in use" : "", r->n_graph_launches ?
 		    ", graphs replayed" : "");
 	lg_gpu_moments(c, f, r, l.mask, 4, "no kernel queued for");

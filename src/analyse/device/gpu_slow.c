@@ -13,6 +13,7 @@
 
 #include "analyse/device/device_rules.h"
 #include "base/median.h"
+#include "timeline/comm_match.h"
 
 enum { NORMAL_MIN = 3 };
 
@@ -20,6 +21,7 @@ enum { NORMAL_MIN = 3 };
 struct excess {
 	double of[LG_GPU_BY_MAX], all;
 	double behind; /* the device worked off what was ordered before */
+	double waited; /* of the collectives': for a rank that came late */
 };
 
 bool lg_gpu_tells_slow(const struct lg_step *step, size_t n)
@@ -67,9 +69,47 @@ static int64_t own_excess(const struct lg_step *step, size_t s, int64_t usual)
 	return step[s].done ? own > 0 ? own : 0 : INT64_MAX;
 }
 
-/* step: the rows of r's steps. */
-static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struct excess *e)
+/* How long run `at` waits for others in collectives, by its steps. */
+static void waits_of(const struct lg_gpu *g, uint32_t at, int64_t *by_step)
 {
+	const struct lg_gpu_run *r = &g->run[at];
+	const struct lg_coll *v = g->colls->v;
+
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(g, &x);)
+		for (size_t k = x.from; k < x.to && x.waited; k++) {
+			const struct lg_gpu_work *w = v[k].run == at ? &r->work[v[k].work] : NULL;
+			size_t s = w ? lg_gpu_step_of(r, w->ts) : r->n_steps;
+
+			if (s < r->n_steps)
+				by_step[s] += v[k].dur - v[x.best].dur;
+		}
+}
+
+/* What of the excess of r's collectives in slow steps is waiting. */
+static int add_waits(const struct lg_gpu *g, const struct lg_gpu_run *r, const struct lg_step *step,
+		     double comm, struct excess *e)
+{
+	size_t n = r->n_steps;
+	LG_AUTOFREE int64_t *waited = lg_calloc(2 * n, sizeof *waited);
+	int64_t usual;
+	double sum = 0;
+
+	if (!waited)
+		return LG_E_NOMEM;
+	waits_of(g, (uint32_t)(r - g->run), waited);
+	lg_gpu_usual(step, n, waited, 1, waited + n, &usual);
+	for (size_t s = 0; s < n; s++)
+		if (step[s].slow && waited[s] > usual)
+			sum += (double)(waited[s] - usual);
+	e->waited += fmin(sum, comm);
+	return 0;
+}
+
+/* step: the rows of r's steps. */
+static int add_run(const struct lg_gpu *g, const struct lg_gpu_run *r, const struct lg_step *step,
+		   struct excess *e)
+{
+	double comm = e->of[LG_GPU_BY_COMM];
 	size_t n = r->n_steps, m = 0;
 	LG_AUTOFREE int64_t (*by)[LG_GPU_BY_MAX] = lg_calloc(n, sizeof *by);
 	LG_AUTOFREE int64_t *normal = lg_calloc(n, sizeof *normal);
@@ -100,7 +140,7 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 			e->behind += (compute - own) * scale;
 		}
 	}
-	return 0;
+	return g->late && g->colls ? add_waits(g, r, step, e->of[LG_GPU_BY_COMM] - comm, e) : 0;
 }
 
 static double share_of(const struct excess *e, uint32_t mask)
@@ -133,7 +173,7 @@ int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
 
 	/* Steps are in the order of the runs (steps_of()). */
 	LG_EACH(r, g->run, g->n) {
-		if (lg_gpu_judged(r) && r->n_pieces && add_run(r, v->steps + at, &e))
+		if (lg_gpu_judged(r) && r->n_pieces && add_run(g, r, v->steps + at, &e))
 			return LG_E_NOMEM;
 		at += r->n_steps;
 	}
@@ -141,6 +181,12 @@ int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
 		return lg_cpu_slow_steps(c, g);
 	LG_EACH_WHERE(f->device_causes, f, v->findings, v->n_findings) {
 		f->excess_share = share_of(&e, f->device_causes);
+		if (f->rule == LG_R_COMMS_EXPOSED)
+			f->excess_share = fmax(0, f->excess_share - e.waited / e.all);
+		/* What makes the steps slow is no jitter. */
+		if (f->rule == LG_R_COMMS_STRAGGLER && f->excess_share >= 0.5 &&
+		    v->n_slow >= LG_N_CHAIN_TIMES)
+			f->confidence = fmax(f->confidence, LG_N_COMMS_STRAGGLER_SLOW);
 		told |= f->device_causes;
 	}
 	v->unexplained_share = fmax(0, 1 - share_of(&e, told) - e.behind / e.all);

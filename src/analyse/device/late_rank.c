@@ -139,7 +139,7 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
 		squares += (double)by_step[s] * (double)by_step[s];
 	}
 	l->in_step = most ? squares / sum / (double)g->n * (double)n_steps /
-			    (double)(g->run[0].to - g->run[0].from) : (double)NAN;
+			    (double)lg_gpu_wall(&g->run[0]) : (double)NAN;
 	for (size_t s = 0; s < n_steps; s++)
 		l->episodes += by_step[s] && (double)by_step[s] >= jitter_of(squares, sum);
 	l->proof = lg_gpu_proof_of(&g->run[l->run], by_step, n_steps);
@@ -194,8 +194,8 @@ static bool windows_agree(const struct lg_gpu *g)
 	LG_EACH(r, g->run, g->n) {
 		if (!lg_gpu_judged(r))
 			continue;
-		least = LG_MIN(least, r->to - r->from);
-		most = LG_MAX(most, r->to - r->from);
+		least = LG_MIN(least, lg_gpu_wall(r));
+		most = LG_MAX(most, lg_gpu_wall(r));
 	}
 	return (most - least) * 100 <= most;
 }
@@ -254,10 +254,10 @@ static int shares(const struct lg_gpu *g, const struct lg_gpu_run *late,
 			lg_gpu_add_pieces(r, &at, from, to, by);
 		}
 		if (r == late)
-			*ret_ns = (double)(to - from) *
+			*ret_ns = (double)lg_gpu_seen(r, from, to) *
 				  (from == r->from ? 1 : times_between(g, r, from, to));
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-			share[i][k] = (double)by[k] / (double)(to - from);
+			share[i][k] = (double)by[k] / (double)lg_gpu_seen(r, from, to);
 	}
 	return 0;
 }
@@ -266,7 +266,7 @@ static int shares(const struct lg_gpu *g, const struct lg_gpu_run *late,
 static int compare(struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
-	double wall = (double)(r->to - r->from), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
+	double wall = (double)lg_gpu_wall(r), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
 	LG_AUTOFREE double (*share)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *share);
 	size_t n[2] = { 0 };
 
@@ -319,7 +319,7 @@ static int compare_in_turn(const struct lg_gpu *g, struct lg_gpu_late *l)
 				 cut[i * n_steps + s] <= g->run[i].to;
 		if (!whole)
 			continue;
-		covered += (double)(cut[s] - cut[s - 1]);
+		covered += (double)lg_gpu_seen(&g->run[0], cut[s - 1], cut[s]);
 		memset(by, 0, g->n * sizeof *by);
 		for (size_t i = 0; i < g->n; i++) {
 			lg_gpu_add_pieces(&g->run[i], &at[i], cut[i * n_steps + s - 1], cut[i * n_steps + s],
@@ -337,7 +337,7 @@ static int compare_in_turn(const struct lg_gpu *g, struct lg_gpu_late *l)
 		}
 	}
 	if (covered > 0) {
-		scale = (double)(g->run[0].to - g->run[0].from) / covered;
+		scale = (double)lg_gpu_wall(&g->run[0]) / covered;
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
 			l->more[k] *= scale;
 			l->late_by[k] *= scale;
@@ -381,7 +381,7 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 		return LG_E_NOMEM;
 	l->hosts = !l->one && l->ns > 0 && l->more[LG_GPU_BY_LAUNCH] * 2 > l->ns &&
 		   l->in_step >= LG_N_COMMS_STRAGGLER_JITTER &&
-		   l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * (double)(g->run[l->run].to - g->run[l->run].from);
+		   l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * (double)lg_gpu_wall(&g->run[l->run]);
 	if (l->matched >= LG_N_COMMS_STRAGGLER_MATCHED && l->with_wait)
 		g->late = l;
 	else
@@ -628,7 +628,7 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 	if (!l)
 		return 0;
 	for (size_t i = 0; i < g->n; i++)
-		wall += (double)(g->run[i].to - g->run[i].from) / (double)g->n;
+		wall += (double)lg_gpu_wall(&g->run[i]) / (double)g->n;
 	ns = left_to_tell(c, g, wall);
 	if (wall <= 0 || ns < 0 || ns < LG_N_COMMS_STRAGGLER_FLOOR * wall)
 		return c->failed;

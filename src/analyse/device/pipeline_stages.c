@@ -17,7 +17,7 @@ enum { STEPS_MIN = 3 };
 /* ms a step. */
 static double own_ms(const struct lg_gpu_run *r)
 {
-	return lg_ms(r->to - r->from - r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
+	return lg_ms(lg_gpu_wall(r) - r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 }
 
 bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)

@@ -41,7 +41,7 @@ static int collect(const struct lg_trace *t, const struct lg_gpu_run *r, struct 
 	if (!s->by)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < r->n_steps; i++)
-		s->by[i][NAMES_MAX] = r->step[i + 1] - r->step[i];
+		s->by[i][NAMES_MAX] = lg_gpu_step_ns(r, i);
 	while (lg_range_next(t, &w, &row)) {
 		int64_t ts = LG_MAX(t->span.ts[row], until);
 		size_t k = 0;

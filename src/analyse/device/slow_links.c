@@ -223,7 +223,7 @@ static void compare_in_time(struct links *l)
 		return;
 	EACH_GROUP(l, i, j, 0, l->n) {
 		const struct lg_gpu_run *r = &l->g->run[l->v[i].run];
-		double two_steps = 2 * (double)(r->to - r->from) / (double)LG_MAX(r->n_steps, 1u);
+		double two_steps = 2 * (double)lg_gpu_wall(r) / (double)LG_MAX(r->n_steps, 1u);
 		size_t k = j - i > 1 ? parts_at(l, i, j) : i;
 
 		if (changes_at(l, i, k, j) &&
@@ -316,7 +316,7 @@ static void say(struct links *l, const struct lg_gpu_run *r, int64_t ns, int64_t
 {
 	struct lg_case *c = l->c;
 	const struct transfer *w = l->worst;
-	double wall = (double)(r->to - r->from);
+	double wall = (double)lg_gpu_wall(r);
 	struct lg_finding *f = lg_gpu_finding(c, l->g, LG_R_COMMS_DEGRADED_LINK, lg_ms(ns), (double)ns / wall,
 					      l->others == 1 ? 0.8 : 0.9, r);
 	char size[LG_BYTES_TEXT];
@@ -395,7 +395,7 @@ static int judge(struct links *l)
 		return LG_E_NOMEM;
 	r = &l->g->run[run];
 	if (r->n_steps >= 2 &&
-	    told->most >= LG_N_COMMS_DEGRADED_LINK_FLOOR * (double)(r->to - r->from)) {
+	    told->most >= LG_N_COMMS_DEGRADED_LINK_FLOOR * (double)lg_gpu_wall(r)) {
 		l->g->slow_link = told;
 		say(l, r, (int64_t)told->most, by_step);
 	}

@@ -29,5 +29,13 @@ void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise);
 /* How slow steps lie: in a rhythm, else in a change of the level (which may be NULL), else anyhow. excess:
  * what the v->n_slow took beyond the usual, as a share of the run. */
 void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, double excess);
+/* ---- shape_and_scope.c ---- */
+/* The rhythm of the slow ones of n steps, or else of the slowest, which ordinary noise cannot blur: asked for
+ * where *ret has none. median: of a step. */
+int lg_rhythm_of_slow(const struct lg_step *step, size_t n, int64_t median,
+		      struct lg_rhythm *ret) LG_MUST_CHECK;
+/* v's shape, and its period where it has one. */
+void lg_shape_with_rhythm(struct lg_verdict *v, const struct lg_rhythm *rhythm,
+			  const struct lg_trend *trend, double excess);
 
 #endif /* LG_ANALYSE_STEPS_JUDGE_H */

@@ -14,16 +14,15 @@
 #include "analyse/steps/judge.h"
 #include "base/median.h"
 
-/* Slow steps of all ranks, in order: those that touch or overlap are an episode. */
-static struct lg_burst *slow_steps(struct lg_case *c, int64_t min_excess, size_t *ret_n)
+/* The slow ones of n steps, of all ranks, in order: those that touch or overlap are an episode. */
+static struct lg_burst *slow_steps(const struct lg_step *step, size_t n, int64_t min_excess, size_t *ret_n)
 {
-	struct lg_verdict *v = c->v;
-	struct lg_burst *b = lg_calloc(v->n_steps, sizeof *b);
+	struct lg_burst *b = lg_calloc(n, sizeof *b);
 
 	*ret_n = 0;
 	if (!b)
 		return NULL;
-	LG_EACH(s, v->steps, v->n_steps) {
+	LG_EACH(s, step, n) {
 		if (s->slow && s->dur - s->median >= min_excess)
 			b[(*ret_n)++] = (struct lg_burst){ s->ts, s->ts + s->dur, s->dur - s->median };
 	}
@@ -31,14 +30,39 @@ static struct lg_burst *slow_steps(struct lg_case *c, int64_t min_excess, size_t
 	return b;
 }
 
-static int64_t largest_excess(const struct lg_verdict *v)
+static int64_t largest_excess(const struct lg_step *step, size_t n)
 {
 	int64_t most = 0;
 
-	for (size_t i = 0; i < v->n_steps; i++)
-		if (v->steps[i].slow && v->steps[i].dur - v->steps[i].median > most)
-			most = v->steps[i].dur - v->steps[i].median;
+	LG_EACH_WHERE(s->slow, s, step, n)
+		most = LG_MAX(s->dur - s->median, most);
 	return most;
+}
+
+int lg_rhythm_of_slow(const struct lg_step *step, size_t n, int64_t median, struct lg_rhythm *ret)
+{
+	for (int large = 0; large < 2 && isnan(ret->period_s); large++) {
+		size_t n_slow;
+		struct lg_burst *b = slow_steps(step, n, large ? largest_excess(step, n) / 4 : 0, &n_slow);
+
+		if (!b)
+			return LG_E_NOMEM;
+		*ret = lg_rhythm_of(b, n_slow, median / 4);
+		lg_free(b);
+	}
+	return 0;
+}
+
+void lg_shape_with_rhythm(struct lg_verdict *v, const struct lg_rhythm *rhythm,
+			  const struct lg_trend *trend, double excess)
+{
+	v->period_s = v->period_p = NAN;
+	lg_judge_shape(v, !isnan(rhythm->period_s), trend, excess);
+	if (v->shape == LG_SHAPE_PERIODIC) {
+		v->period_s = rhythm->period_s;
+		v->period_p = rhythm->p;
+		v->period_p_at_most = rhythm->at_most;
+	}
 }
 
 static int judge_shape(struct lg_case *c, const struct lg_tally *y)
@@ -60,25 +84,14 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 			rhythm = y->causes[i].rhythm;
 			most = y->causes[i].slow_lost;
 		}
-	for (int large = 0; large < 2 && isnan(rhythm.period_s) && v->n_slow; large++) {
-		size_t n;
-		struct lg_burst *b = slow_steps(c, large ? largest_excess(v) / 4 : 0, &n);
-
-		if (!b)
-			return LG_E_NOMEM;
-		rhythm = lg_rhythm_of(b, n, v->steps[ref->step_first].median / 4);
-		lg_free(b);
-	}
-	v->period_s = v->period_p = v->shift_s = NAN;
+	if (v->n_slow &&
+	    lg_rhythm_of_slow(v->steps, v->n_steps, v->steps[ref->step_first].median, &rhythm))
+		return LG_E_NOMEM;
+	v->shift_s = NAN;
 	v->slope = trend.slope;
-	lg_judge_shape(v, !isnan(rhythm.period_s), &trend, share);
-	if (v->shape == LG_SHAPE_PERIODIC) {
-		v->period_s = rhythm.period_s;
-		v->period_p = rhythm.p;
-		v->period_p_at_most = rhythm.at_most;
-	} else if (v->shape == LG_SHAPE_SHIFT) {
+	lg_shape_with_rhythm(v, &rhythm, &trend, share);
+	if (v->shape == LG_SHAPE_SHIFT)
 		v->shift_s = trend.shift_s;
-	}
 	return 0;
 }
 

@@ -373,6 +373,21 @@ static int summarise(struct lg_case *c, double noise)
 	return 0;
 }
 
+/* A step that two files have parts of is the first one's. */
+static int end_with_its_file(const struct lg_case *c, const struct lg_rank *r, struct lg_step *step, size_t n)
+{
+	LG_AUTO_IVS gaps = { 0 };
+	int rc = lg_profiled_gaps(c->t, r->prc, &gaps);
+
+	for (size_t k = 0, i = 0; !rc && k < n && i < gaps.n; k++) {
+		while (i < gaps.n && gaps.v[i].ts <= step[k].ts)
+			i++;
+		if (i < gaps.n && gaps.v[i].ts < step[k].ts + step[k].dur)
+			step[k].dur = gaps.v[i].ts - step[k].ts;
+	}
+	return rc;
+}
+
 static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n, double *ret_noise)
 {
 	struct boundaries b = { 0 };
@@ -391,6 +406,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 				.prc = r->prc, .thr = r->thr, .rank = r->rank });
 		}
 		r->n_steps = n - r->step_first;
+		rc = rc ?: end_with_its_file(c, r, steps + r->step_first, r->n_steps);
 		if (!rc && r->n_steps)
 			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN,
 					    lg_log_tick(c->t, r->prc), ret_noise);

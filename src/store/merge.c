@@ -606,11 +606,14 @@ int lg_profiled_gaps(const struct lg_trace *t, lg_prc prc, struct lg_ivs *ret)
 	int rc = 0;
 
 	*ret = (struct lg_ivs){ 0 };
-	for (size_t i = 0; !rc && i < m->n; i++)
-		for (size_t k = 0; is_meta(t, i, prc, LG_META_PROFILED_FROM) && !rc && k < m->n; k++)
+	for (size_t i = 0; !rc && i < m->n; i++) {
+		if (!is_meta(t, i, prc, LG_META_PROFILED_FROM))
+			continue;
+		for (size_t k = 0; !rc && k < m->n; k++)
 			if (m->value[k] == m->value[i] && m->ts[k] >= m->ts[i] &&
 			    is_meta(t, k, prc, LG_META_PROFILED_TO))
 				rc = lg_iv_put(&seen, seen.n, m->ts[i], m->ts[k]);
+	}
 	rc = rc ?: lg_iv_join(&seen);
 	for (size_t i = 1; !rc && i < seen.n; i++)
 		rc = lg_iv_add(ret, seen.v[i - 1].end, seen.v[i].ts, UINT32_MAX);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """perf record on every clock that it offers: where the wall clock lies, how files are joined; system calls' names."""
+import concurrent.futures
 import json
 import platform
 import shutil
@@ -78,9 +79,13 @@ def test_files_on_different_clocks_lie_where_they_were(laggard, tmp_path):
     # perf's own clock is none of them, and is not taken for one.
     how, offset, limits = joined(laggard, tmp_path, boot, own)
     assert (how, offset, limits) == ("none", 0, 1)
-    # Two recordings on it have one zero.
-    first = own.rename(tmp_path / "first.data")
-    how, offset, limits = joined(laggard, tmp_path, first, record(tmp_path, None, *BUSY))
+    # Two recordings on it have one zero; one after the other they would be two runs.
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda folder: record(folder, None, *BUSY[:-1], BUSY[-1].replace("100000", "1000000")), folders))
+    how, offset, limits = joined(laggard, tmp_path, *both)
     assert (offset, limits) == (0, 0)
 
 

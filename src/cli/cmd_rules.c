@@ -68,9 +68,15 @@ static void worth(struct lg_out *o, enum lg_rule_id rule)
 		field(o, label, text);
 		label = "";
 	}
-	if (*label)
-		field(o, label, "what the rule itself states of its evidence: no jobs were drawn with such a cause, so nobody has "
-		      "measured how often it is right");
+	if (!*label)
+		return;
+	field(o, label, "what the rule itself states of its evidence: no jobs were drawn with such a cause; and no more "
+	      "than other rules' evidence was worth, each in turn taken for one that was never drawn:");
+	while ((r = lg_worth_next(LG_R_MAX, r))) {
+		snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: %.0f %%",
+			 r->loud ? "medium and high" : "low", r->from, 100 * r->worth);
+		field(o, "", text);
+	}
 }
 
 static void worth_json(struct lg_json *j, enum lg_rule_id rule)

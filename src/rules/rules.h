@@ -41,8 +41,8 @@ double lg_rule_floor(enum lg_rule_id rule);
 /*
  * How often findings of that rule and strength of evidence (0 to 1, as the rule states it), loud (medium or
  * high) or not, were right on drawn jobs: calibration.def. *ret_draws (NULL: not wanted): how many draws of
- * such evidence or weaker there were; 0 where there were none, and the rule's own word is all there is: the
- * strength, and no more than stronger evidence was worth.
+ * such evidence or weaker there were; 0 where there were none: then the strength, and no more than stronger
+ * evidence was worth, or, of a rule that was never drawn, what other rules' was that were taken for new ones.
  */
 double lg_worth(enum lg_rule_id rule, bool loud, double strength, unsigned *ret_draws);
 /* A line of that table: evidence from that strength on was right in so many of the draws. */
@@ -52,7 +52,8 @@ struct lg_worth_row {
 	unsigned draws;
 	double from, worth;
 };
-/* The rule's next line after last (NULL: its first); NULL = there is no more. */
+/* The rule's next line after last (NULL: its first); NULL = there is no more. LG_R_MAX: those of a rule that
+ * was never drawn, of so many rules. */
 const struct lg_worth_row *lg_worth_next(enum lg_rule_id rule, const struct lg_worth_row *last);
 /* template with the rule's {NUMBER}s filled in, cut to size; what names no number stays as it is. */
 void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);

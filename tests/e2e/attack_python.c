@@ -41,7 +41,7 @@
 
 /* Where 3.13 keeps it: record/python_layout.c. */
 enum {
-	KEY_AT = 2164, FRAME_AT = 72, PTHREAD_AT = 152,
+	KEY_AT = 2164, INTERPRETER_AT = 632, LOCK_AT = 16, FRAME_AT = 72, PTHREAD_AT = 152,
 	LINE_AT = 68, FILE_AT = 112, NAME_AT = 128, TABLE_AT = 136, UNITS_AT = 200,
 	FRAMES = 24, TABLE = 60 << 10, OBJECT = 256
 };
@@ -57,7 +57,7 @@ struct frame { /* _PyInterpreterFrame */
 	uint8_t owner;
 };
 
-static uint64_t state[64];
+static uint64_t state[64], interpreter[64], lock[64]; /* lock: what it says of who has it is never true */
 static struct frame frame[FRAMES];
 
 static uint64_t draw(void)
@@ -119,6 +119,8 @@ static void be_seen(int naps)
 {
 	struct timespec t = { .tv_nsec = 1 };
 
+	for (int i = 0; i < 64; i++)
+		lock[i] = i & 1 ? draw() : address(state);
 	for (int i = 0; i < naps; i++)
 		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
 	for (volatile int i = 0; i < 20000; i++)
@@ -382,6 +384,8 @@ int main(int argc, char **argv)
 		return 3;
 	made[1] = (int32_t)key;
 	memcpy(_PyRuntime + KEY_AT - sizeof made[0], made, sizeof made);
+	*(uint64_t *)(void *)(_PyRuntime + INTERPRETER_AT) = address(interpreter);
+	interpreter[LOCK_AT / 8] = address(lock);
 	state[PTHREAD_AT / 8] = (uint64_t)pthread_self();
 	state[FRAME_AT / 8] = address(frame);
 	if (!strcmp(what, "loop"))

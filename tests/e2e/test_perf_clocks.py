@@ -64,10 +64,14 @@ def joined(laggard, tmp_path, ref, other):
 
 
 def test_files_on_different_clocks_lie_where_they_were(laggard, tmp_path):
-    raw = record(tmp_path, "CLOCK_MONOTONIC_RAW", *BUSY)
-    boot = record(tmp_path, "CLOCK_BOOTTIME", *BUSY)
-    real = record(tmp_path, "CLOCK_REALTIME", *BUSY)
-    own = record(tmp_path, None, *BUSY)
+    """All at once: one after the other they would be runs of their own."""
+    clocks = ("CLOCK_MONOTONIC_RAW", "CLOCK_BOOTTIME", "CLOCK_REALTIME", None, None)
+    folders = [tmp_path / str(i) for i in range(len(clocks))]
+    for folder in folders:
+        folder.mkdir()
+    long = (*BUSY[:-1], BUSY[-1].replace("100000", "1000000"))
+    with concurrent.futures.ThreadPoolExecutor(len(clocks)) as pool:
+        raw, boot, real, own, again = pool.map(lambda folder, clock: record(folder, clock, *long), folders, clocks)
     how, offset, limits = joined(laggard, tmp_path, raw, boot)
     assert how == "clocks" and not limits
     apart = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -79,13 +83,8 @@ def test_files_on_different_clocks_lie_where_they_were(laggard, tmp_path):
     # perf's own clock is none of them, and is not taken for one.
     how, offset, limits = joined(laggard, tmp_path, boot, own)
     assert (how, offset, limits) == ("none", 0, 1)
-    # Two recordings on it have one zero; one after the other they would be two runs.
-    folders = [tmp_path / name for name in ("a", "b")]
-    for folder in folders:
-        folder.mkdir()
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda folder: record(folder, None, *BUSY[:-1], BUSY[-1].replace("100000", "1000000")), folders))
-    how, offset, limits = joined(laggard, tmp_path, *both)
+    # Two recordings on it have one zero.
+    how, offset, limits = joined(laggard, tmp_path, own, again)
     assert (offset, limits) == (0, 0)
 
 

@@ -55,11 +55,40 @@ def fit(findings):
     return table
 
 
+def of_new_rules(findings):
+    """{loud: curve}: what evidence is worth of a rule that was never drawn. Each rule is one draw at its strengths
+    together; half a hit of one more keeps few rules from saying all or nothing."""
+    curves = {}
+    for loud in (True, False):
+        points = []
+        for rule in sorted({k for k, _, _ in findings if k[1] == loud}):
+            own = {}
+            for _, s, h in (f for f in findings if f[0] == rule):
+                hits, n = own.get(round(s, 2), (0, 0))
+                own[round(s, 2)] = hits + bool(h), n + 1
+            points += [(s, hits / n / len(own), 1 / len(own)) for s, (hits, n) in own.items()]
+        curves[loud] = [(low, (share * n + 0.5) / (n + 1), n) for low, share, n in isotonic(points)]
+    return curves
+
+
+def as_new(curves, rule, strength):
+    """What the program says of a rule that was never drawn."""
+    return min(strength, value(curves[rule[1]], strength))
+
+
+def judge_new(even, odd):
+    """Each rule in turn as if it had never been drawn: [(rule, stated, right, findings)]."""
+    out = []
+    for rule in sorted({k for k, _, _ in odd}):
+        curves = of_new_rules([f for f in even if f[0][0] != rule[0]])
+        mine = [(as_new(curves, rule, s), bool(h)) for k, s, h in odd if k == rule]
+        out.append((rule, sum(s for s, _ in mine) / len(mine), sum(h for _, h in mine) / len(mine), len(mine)))
+    return out
+
+
 def worth(table, rule, strength):
-    """What the program says: for a rule that was never drawn, the strength."""
-    curve = table.get(rule)
-    if not curve:
-        return strength
+    """What the program says of a rule that was drawn."""
+    curve = table[rule]
     share = min(max(value(curve, strength), BOTTOM), TOP)
     return share if strength >= curve[0][0] - 1e-3 else min(share, strength)
 
@@ -75,8 +104,11 @@ def bins(pairs, n=5):
     return out
 
 
-def rows(table):
+def rows(table, curves):
     """The lines of src/rules/calibration.def."""
     for rule, curve in table.items():
         for low, share, n in curve if rule else ():
             yield f"{'LOUD' if rule[1] else 'QUIET'}({rule[0].replace('.', '_').upper()}, {low:.3f}, {min(max(share, BOTTOM), TOP):.3f}, {round(n)})"
+    for loud, curve in curves.items():
+        for low, share, n in curve:
+            yield f"NEW_{'LOUD' if loud else 'QUIET'}({low:.3f}, {min(max(share, BOTTOM), TOP):.3f}, {max(round(n), 1)})"

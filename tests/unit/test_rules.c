@@ -206,9 +206,7 @@ static void worth_rises_with_strength(void **state)
 				double worth = lg_worth((enum lg_rule_id)rule, loud, i / 100.0, &draws);
 
 				assert_true(worth >= before && worth <= 1);
-				if (!drawn)
-					assert_true(worth == i / 100.0);
-				if (!draws)
+				if (!drawn || !draws)
 					assert_true(worth <= i / 100.0);
 				before = worth;
 			}

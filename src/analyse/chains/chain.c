@@ -247,9 +247,14 @@ static bool sleeps_with_gil(const struct lg_case *c, lg_thr holder, const struct
 static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a, int64_t b, int hops,
 		       struct lg_pieces *out)
 {
+	const struct lg_trace *t = c->t;
 	size_t mark = out->n;
 
 	lg_follow(c, w->holder, a, b, hops + 1, out);
+	/* What makes a batch in a loader's worker has its lock, and the thread that hands it on gets it in
+	 * between: who waits for a batch waits for what makes it. */
+	if (t->process.role[t->thread.prc[w->thr]] == LG_ROLE_LOADER)
+		return;
 	for (size_t i = mark; i < out->n; i++) {
 		struct lg_piece *p = &out->v[i];
 

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from test_python_frames import PYTHON, interpreters
+from test_python_frames import PYTHON, some_interpreters
 
 JOB = """
 import ctypes, hashlib, json, sys, threading, time
@@ -94,7 +94,7 @@ def finding(v):
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("version,python", interpreters())
+@pytest.mark.parametrize("version,python", some_interpreters())
 def test_a_native_call_that_keeps_the_lock(run, version, python):
     """It sleeps with the lock, so that no CPU sample shows it: all of this is exact."""
     v, own = run("keeps", python)

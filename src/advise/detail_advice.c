@@ -13,6 +13,11 @@
 	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.", \
 	    .confirm = "Double the batch: the step takes hardly longer." }
 
+/* A device that may draw less than its peers, or than it could. */
+#define POWER_TRADEOFF "More heat and power for the same host; a budget that others count on."
+#define POWER_CONFIRM \
+	"nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the default."
+
 #define OFFLOADED                                                                                           \
 	{ .fix = "Activations (or gradients) are kept on the host until they are needed, and the link is too slow for " \
 		   "it, or they are fetched too late. Fetch those of the layer before while this one's backward " \
@@ -289,16 +294,14 @@ static const struct {
 		   "max limit); nvidia-smi -pl WATTS raises one that was lowered. Where the machine shares a power "
 		   "budget (rack or chassis cap, a failed power supply), ask who manages it, and drain the host "
 		   "meanwhile.",
-	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
-	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
-		       "default." } },
+	    .tradeoff = POWER_TRADEOFF,
+	    .confirm = POWER_CONFIRM } },
 	{ "gpu.throttled", "power_alone",
 	  { .fix = "Compare the limit with the default: nvidia-smi -q -d POWER (current, default and max limit); nvidia-smi "
 		   "-pl WATTS raises one that was lowered. Where the machine shares a power budget (rack or chassis "
 		   "cap, a failed power supply), ask who manages it.",
-	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
-	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
-		       "default." } },
+	    .tradeoff = POWER_TRADEOFF,
+	    .confirm = POWER_CONFIRM } },
 	{ "gpu.throttled", "alone",
 	  { .fix = "Look at cooling and power supply of the device (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): "
 		   "blocked air, fans, a failed supply, a hot neighbour in the same machine; drain the host if it repeats.",

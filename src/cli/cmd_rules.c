@@ -48,6 +48,12 @@ static void severity(struct lg_out *o, enum lg_rule_id rule)
 	field(o, "severity", text);
 }
 
+static size_t evidence(const struct lg_worth_row *r, char *text, size_t size)
+{
+	return (size_t)snprintf(text, size, "%s, evidence of strength %.2f and more: ",
+				r->loud ? "medium and high" : "low", r->from);
+}
+
 /* What its confidence is worth, as drawn jobs have shown (doc/calibration.md). */
 static void worth(struct lg_out *o, enum lg_rule_id rule)
 {
@@ -56,8 +62,7 @@ static void worth(struct lg_out *o, enum lg_rule_id rule)
 	char text[256];
 
 	while ((r = lg_worth_next(rule, r))) {
-		size_t n = (size_t)snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: ",
-					    r->loud ? "medium and high" : "low", r->from);
+		size_t n = evidence(r, text, sizeof text);
 
 		if (r->draws)
 			snprintf(text + n, sizeof text - n, "right in %.0f %% of drawn jobs (%u draw%s)",
@@ -73,8 +78,9 @@ static void worth(struct lg_out *o, enum lg_rule_id rule)
 	field(o, label, "what the rule itself states of its evidence: no jobs were drawn with such a cause; and no more "
 	      "than other rules' evidence was worth, each in turn taken for one that was never drawn:");
 	while ((r = lg_worth_next(LG_R_MAX, r))) {
-		snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: %.0f %%",
-			 r->loud ? "medium and high" : "low", r->from, 100 * r->worth);
+		size_t n = evidence(r, text, sizeof text);
+
+		snprintf(text + n, sizeof text - n, "%.0f %%", 100 * r->worth);
 		field(o, "", text);
 	}
 }

@@ -32,17 +32,22 @@ def value(curve, strength):
     return share
 
 
+def by_strength(own):
+    """{strength: (hits, draws)} of [(strength, hit)]. The same strength to two digits is one point: few draws of a
+    continuous measure tell no more."""
+    points = {}
+    for s, h in own:
+        hits, n = points.get(round(s, 2), (0.0, 0))
+        points[round(s, 2)] = hits + bool(h), n + 1
+    return points
+
+
 def fit(findings):
     """[(key, strength, hit)] -> {key: curve}; key: (id, loud); None: all rules together."""
     every = isotonic([(s, float(h), 1.0) for _, s, h in findings])
     table = {None: every}
     for rule in sorted({f[0] for f in findings}):
-        own = [(s, bool(h)) for i, s, h in findings if i == rule]
-        # The same strength to two digits is one point: few draws of a continuous measure tell no more.
-        points = {}
-        for s, h in own:
-            hits, n = points.get(round(s, 2), (0.0, 0))
-            points[round(s, 2)] = hits + h, n + 1
+        points = by_strength((s, h) for i, s, h in findings if i == rule)
         share = PRIOR / len(points)  # the curve counts once a rule, however many strengths it has
         curve = isotonic([(s, hits + share * value(every, s), n + share) for s, (hits, n) in points.items()])
         counted = {low: 0 for low, _, _ in curve}
@@ -62,10 +67,7 @@ def of_new_rules(findings):
     for loud in (True, False):
         points = []
         for rule in sorted({k for k, _, _ in findings if k[1] == loud}):
-            own = {}
-            for _, s, h in (f for f in findings if f[0] == rule):
-                hits, n = own.get(round(s, 2), (0, 0))
-                own[round(s, 2)] = hits + bool(h), n + 1
+            own = by_strength((s, h) for k, s, h in findings if k == rule)
             points += [(s, hits / n / len(own), 1 / len(own)) for s, (hits, n) in own.items()]
         curves[loud] = [(low, (share * n + 0.5) / (n + 1), n) for low, share, n in isotonic(points)]
     return curves

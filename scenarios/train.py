@@ -231,6 +231,7 @@ def train(args, out, rank):
     garbage = Garbage(*args.garbage) if args.garbage else None
     each_step = [Journal(out / "journal")] if args.journal else []
     each_step += [Question(out / "registry")] if args.ask else []
+    each_step += [lambda: time.sleep(args.idle_ms / 1e3)] if args.idle_ms else []
     each_step += [LateInTurn(rank, *args.late_in_turn)] if args.late_in_turn else []
 
     steps = []
@@ -290,6 +291,7 @@ def main():
     parser.add_argument("--journal", action="store_true", help="append to OUT/journal each step")
     parser.add_argument("--ask", action="store_true", help="ask OUT/registry, a socket, each step")
     parser.add_argument("--late-in-turn", type=float, nargs=2, metavar=("STEPS", "MORE_MS"))
+    parser.add_argument("--idle-ms", type=float, help="asleep in each step, as who waits for a device")
     parser.add_argument("--compile", metavar="BACKEND")
     parser.add_argument("--flop-counter", action="store_true")
     args = parser.parse_args()

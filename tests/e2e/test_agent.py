@@ -21,7 +21,7 @@ from conftest import ROOT
 from fleet_stores import Server, clickhouse, free_port  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "scenarios"))
-from judge import FOREIGN_LIMIT  # noqa: E402
+from judge import FOREIGN_LIMIT, LOST_BOUNDS  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 ROLLUP = ("smap_gather_stats", "show_smaps_rollup", "smaps_pte_range", "smaps_pte_entry", "smaps_account")
@@ -340,7 +340,8 @@ def test_who_made_the_job_late(laggard, torch_python, agents, job_env, tmp_path)
     agent = agents(*store, "--window", "10s").start()
     (tmp_path / "healthy.py").write_text(HEALTHY)
     before, began = live.cpu_ticks(), time.monotonic()
-    ill = subprocess.Popen([*launch, "--pin", ROOT / "scenarios/train.py", "--out", out, "--seconds", "45", "--gb", "2.5"],
+    ill = subprocess.Popen([*launch, "--pin", ROOT / "scenarios/train.py", "--out", out, "--seconds", "45", "--gb", "2.5",
+                            "--step-ms", "4", "--idle-ms", "10"],  # where CPUs are idle a hold costs its wait, and no more
                            env={**job_env, "LAGGARD_JOB_ID": "ill"}, stdout=subprocess.DEVNULL)
     well = subprocess.Popen([*launch, tmp_path / "healthy.py", "-", "60"], env={**job_env, "LAGGARD_JOB_ID": "well"})
     reader = None
@@ -349,7 +350,7 @@ def test_who_made_the_job_late(laggard, torch_python, agents, job_env, tmp_path)
             while not (out / f"ready.{rank}").exists():
                 assert ill.poll() is None and time.monotonic() - began < 200
                 time.sleep(0.2)
-        reader = subprocess.Popen([torch_python, ROOT / "scenarios/agents/exporter.py", "--period", "2.5", "--log",
+        reader = subprocess.Popen([torch_python, ROOT / "scenarios/agents/exporter.py", "--period", "1.2", "--log",
                                    out / "log", (out / "ready.0").read_text().strip()])
         assert ill.wait(timeout=200) == 0
         reader.send_signal(signal.SIGTERM)
@@ -382,10 +383,13 @@ def test_who_made_the_job_late(laggard, torch_python, agents, job_env, tmp_path)
     jobs = {j["job"]: j for j in ask(laggard, "jobs", store)}
     assert set(jobs) >= {"ill", "well"} and jobs["ill"]["ranks"] == jobs["well"]["ranks"] == 2
     assert sum(c["gpu_hours"] for c in culprits) == pytest.approx(told_s * 2 / 3600)
-    if abs(told_s - truth_s) > 0.15 * truth_s:
+    # Measured on a quiet machine: 0.85 to 0.89. What follows a hold is not its wait, and a window with less than a
+    # hundredth of it late is not judged.
+    low, high = 0.75, LOST_BOUNDS[1]
+    if not low * truth_s <= told_s <= high * truth_s:
         # Steps during a hold are longer also by what others took meanwhile: then this clock measures both.
-        assert usual / 1e6 > 14 * (1 + FOREIGN_LIMIT), f"told {told_s}, {truth_s} by the job's clock"
-        raise live.Disturbed(f"a step of 14 ms took {usual / 1e6:.0f} ms: others had the CPUs")
+        assert busy[0] / busy[1] > 0.5 + FOREIGN_LIMIT, f"told {told_s}, {truth_s} by the job's clock"
+        raise live.Disturbed(f"CPUs were {100 * busy[0] / busy[1]:.0f} % busy: others had them")
 
 
 def test_a_user_with_many_jobs_takes_nobodys_place(laggard, agents, marked, tmp_path):

@@ -126,6 +126,10 @@ static void a_failed_request_tells_why(void **state)
 #define TRACEBACK "Traceback (most recent call last):\n  File \"/app/train.py\", line 210, in <module>\n    main()\n" \
 		  "  File \"/usr/lib/python3/dist-packages/x.py\", line 3, in f\n    y()\n    ^^^\n"
 
+#define DEVICE_ERROR "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously " \
+	"reported at some other API call, so the stacktrace below might be incorrect.\nFor debugging consider passing " \
+	"CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+
 /* Each is a finding, or the verdict says that nobody judges it; and a log without them has neither. */
 static void no_line_that_is_kept_goes_by_unjudged(void **state)
 {
@@ -146,6 +150,11 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		  "high", NULL },
 		{ "ERROR: Unexpected bus error encountered in worker.\n", "job.failed", "high", NULL },
 		{ "OSError: [Errno 28] No space left on device\n", "job.failed", "high", NULL },
+		{ STEPS DEVICE_ERROR, "job.failed", "high", NULL },
+		{ STEPS "[rank3]: CUDA error: device-side assert triggered\n", "job.failed", "high", NULL },
+		{ STEPS "HIP error: the operation cannot be performed in the present state\n", "job.failed", "high", NULL },
+		{ "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+		  "be incorrect.\n", "job.failed", "high", NULL },
 		{ "skipping cudagraphs due to mutated inputs (1 instances)\n", "gpu.launch_bound", "low", NULL },
 		{ "x.py:3: UserWarning: Memory efficient kernel not used because: (Triggered internally at sdp_utils.h)\n",
 		  "gpu.math_attention", "low", NULL },
@@ -168,6 +177,13 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		  "errors after which the run went on (1 line)" },
 		{ "RuntimeError: CUDA error: an illegal memory access was encountered\n" STEPS "ValueError: x\n" STEPS, NULL,
 		  NULL, "errors after which the run went on (2 lines)" },
+		{ DEVICE_ERROR STEPS, NULL, NULL, "errors after which the run went on (1 line)" },
+		{ "2025-10-03 18:37:01,832 - train - ERROR - CUDA error: an illegal memory access was encountered\n" STEPS, NULL,
+		  NULL, "errors that CUDA or HIP reported (1 line)" },
+		{ "2025-10-03 18:37:01,832 - train - ERROR - step 7: HIP error: device-side assert triggered\n" STEPS, NULL,
+		  NULL, "errors that CUDA or HIP reported (1 line)" },
+		{ STEPS "2025-10-03 18:37:01,832 - train - INFO - looking for CUDA errors, validation error: 0.3\n"
+		  "checked for each CUDA error and found none\nCUDA errors: 0\n", NULL, NULL, NULL },
 		/* healthy: what a log never tells is all that is left */
 		{ SUMMARY("0", "0"), NULL, NULL, NULL },
 		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },

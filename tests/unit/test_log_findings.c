@@ -475,7 +475,7 @@ static void a_failed_compilation_gets_its_own_advice(void **state)
 /* Steps that are lines of a log have no waits to look into: no word about schedulers and Python's lock. */
 static void steps_of_a_log_are_called_that(void **state)
 {
-	static char text[8192];
+	static char text[16384];
 	struct outcome o;
 	size_t k = 0;
 	bool said = false;
@@ -587,10 +587,37 @@ static void markup_is_no_log(void **state)
 		(void)feed_refused(texts[i], strlen(texts[i]));
 }
 
+/* Lines of two ranks a tenth of a second apart; the second one's end so many tenths before. */
+static void logs_of_two_ranks_agree_to_two_seconds(void **state)
+{
+	static const struct {
+		int tenths;
+		bool told;
+	} rows[] = { { 25, true }, { 18, false }, { 0, false } };
+	char text[16384];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o;
+		size_t n = 0;
+
+		for (int s = 0; s < 80; s++)
+			for (int rank = 0; rank < (s < 80 - rows[i].tenths ? 2 : 1); rank++)
+				n += (size_t)snprintf(text + n, sizeof text - n, "[rank%d]: 2025-10-03 18:37:%02d,%d00 - root - "
+						      "INFO - step: %d loss: 2.3\n", rank, s / 10, s % 10, s);
+		assert_true(n < sizeof text);
+		o = judge(feed_text(text, "log"));
+		if (rows[i].told != (o.v->not_judged && strstr(o.v->not_judged, "why rank 1 tells of no step") != NULL))
+			fail_msg("row %zu: %s", i, o.v->not_judged ? o.v->not_judged : "silent");
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_request_tells_why),
+		cmocka_unit_test(logs_of_two_ranks_agree_to_two_seconds),
 		cmocka_unit_test(no_line_that_is_kept_goes_by_unjudged),
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
 		cmocka_unit_test(the_table_of_torchrun_names_the_rank),

@@ -77,7 +77,8 @@ bool lg_other_run(const struct lg_trace *a, const struct lg_trace *b)
 }
 
 /* The lowest and the highest number of p's steps, or of its other rows of that kind, where 0 is none. */
-static bool numbers_of(const struct lg_trace *t, lg_prc p, enum lg_span_kind kind, int64_t *ret_low, int64_t *ret_high)
+static bool numbers_of(const struct lg_trace *t, lg_prc p, enum lg_span_kind kind, int64_t *ret_low,
+		       int64_t *ret_high)
 {
 	int64_t least = kind != LG_SPAN_STEP;
 
@@ -95,9 +96,9 @@ static bool numbers_of(const struct lg_trace *t, lg_prc p, enum lg_span_kind kin
 }
 
 /*
- * What a process counts from its start to its end, whoever looks at it: what autograd recorded (sequence_number.cpp
- * of ATen), and CUPTI the calls of the driver (correlationId in cupti_activity.h). In a process that was started
- * anew both begin at their first number.
+ * What a process counts from its start to its end, whoever looks at it: what autograd recorded (ATen's
+ * sequence_number.cpp), and CUPTI the calls of the driver (correlationId in cupti_activity.h). In a process
+ * that was started anew both begin at their first number.
  */
 static bool counts_on(const struct lg_trace *earlier, lg_prc p, const struct lg_trace *later, lg_prc q)
 {

@@ -96,7 +96,8 @@ static void a_run_that_ended_long_before_its_recording_stands_still(void **state
 
 static void a_process_stands_still_below_two_percent(void **state)
 {
-	struct life below = { .steps_to = 20000, .polls_to = 60000, .poll_ms = 0.19, .marks = true }, above = below;
+	struct life below = { .steps_to = 20000, .polls_to = 60000, .poll_ms = 0.19, .marks = true };
+	struct life above = below;
 	struct outcome o = run(&below);
 
 	(void)state;
@@ -124,8 +125,9 @@ static struct outcome two_ranks(int steps, int from)
 		row.rank = rank;
 		lg_process_write(b, p, &row);
 		for (int i = 0; i < (rank ? steps : 100); i++)
-			lg_add_span(b, &(struct lg_span_row){ .ts = (i + (rank ? from : 0)) * STEP * MS, .dur = STEP * MS,
-							      .thr = thr, .kind = LG_SPAN_STEP, .seq = i });
+			lg_add_span(b, &(struct lg_span_row){
+				.ts = (i + (rank ? from : 0)) * STEP * MS, .dur = STEP * MS, .seq = i,
+				.thr = thr, .kind = LG_SPAN_STEP });
 	}
 	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
 	return judge(t);

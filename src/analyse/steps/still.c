@@ -118,7 +118,8 @@ static void say_behind(struct lg_case *c, const struct printed *of, const struct
 
 		if (c->t->process.rank[p] < 0 || !has_pace(o) || o->spans != most->spans ||
 		    (!o->spans && gap < LG_N_ANY_STILL_CLOCKS_S * INT64_C(1000000000)) ||
-		    !is_long(gap, o->longest) || (double)gap < LG_N_ANY_HIGH * (double)(most->last - o->first))
+		    !is_long(gap, o->longest) ||
+		    (double)gap < LG_N_ANY_HIGH * (double)(most->last - o->first))
 			continue;
 		/* Not as many steps as others have, elsewhere in the run. */
 		if (!o->spans || llabs(o->first - most->first) <= gap / 2)

@@ -217,7 +217,7 @@ int lg_torchlog_memory(struct lg_torchlog *l, const struct lg_log_line *line);
 int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
 /* log_failures.c: do n characters end as most names of Python's errors, "KeyError", "SomeException"? */
 bool lg_log_error_name(const char *m, size_t n);
-/* The same: does a message begin with what torch says of an error of CUDA or HIP (c10/cuda/CUDAException.cpp)? */
+/* Does a message begin with what torch says of an error of CUDA or HIP (c10/cuda/CUDAException.cpp)? */
 bool lg_log_device_error(const char *m);
 /* A line of a traceback of that key's process; one that says how a process ended. */
 int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key);

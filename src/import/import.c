@@ -504,10 +504,10 @@ static const char *when(const struct lg_join *j, const char *to, char *buf, size
 }
 
 /* Where a file lies on the reference's clock, and whether the ranks of its run were started anew in it, or
- * count their steps anew, or go on counting them. */
+ * count their steps anew, or go on counting them, or themselves go on where a profile() counts anew. */
 struct placed {
 	struct lg_join join;
-	bool anew, renumbered, goes_on;
+	bool anew, renumbered, goes_on, of_profile;
 };
 
 /* Of a place in time that is doubtful, or surely another one. */
@@ -519,8 +519,10 @@ static void say_place(struct lg_builder *b, const struct placed *at, const struc
 	char text[192];
 
 	if (j->apart && at->goes_on)
-		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s begins %s: what was between them is in neither",
-				info->path, when(j, to, text, sizeof text));
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s begins %s: what was between them is in neither%s",
+				info->path, when(j, to, text, sizeof text),
+				at->of_profile ? "; its steps are numbered anew, as by another profile() of the "
+						 "same process, whose own counts go on" : "");
 	else if (j->apart)
 		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, ts, 1, "%s is of another time: %s", info->path,
 				when(j, to, text, sizeof text));
@@ -680,7 +682,8 @@ static int place(struct lg_trace *const *t, size_t n, const struct lg_trace *ref
 			at[i].anew = lg_other_run(t[k], t[i]);
 			go = at[i].join.apart < 0 ? lg_step_numbers(t[i], t[k]) : lg_step_numbers(t[k], t[i]);
 			at[i].renumbered |= go == LG_NUMBERS_ANEW;
-			at[i].goes_on |= go == LG_NUMBERS_GO_ON;
+			at[i].of_profile |= go == LG_NUMBERS_OF_PROFILE;
+			at[i].goes_on |= go == LG_NUMBERS_GO_ON || at[i].of_profile;
 		}
 	return rc;
 }

@@ -76,20 +76,40 @@ bool lg_other_run(const struct lg_trace *a, const struct lg_trace *b)
 	return find_common(a, b, &p, &q) && differ(a, p, b, q);
 }
 
-/* The lowest and the highest number of p's steps. */
-static bool numbers_of(const struct lg_trace *t, lg_prc p, int64_t *ret_low, int64_t *ret_high)
+/* The lowest and the highest number of p's steps, or of its other rows of that kind, where 0 is none. */
+static bool numbers_of(const struct lg_trace *t, lg_prc p, enum lg_span_kind kind, int64_t *ret_low,
+		       int64_t *ret_high)
 {
+	int64_t least = kind != LG_SPAN_STEP;
+
 	*ret_low = INT64_MAX;
 	*ret_high = -1;
 	for (size_t i = 0; i < t->span.n; i++) {
 		int64_t n = t->span.seq[i];
 
-		if (t->span.kind[i] != LG_SPAN_STEP || n < 0 || t->thread.prc[t->span.thr[i]] != p)
+		if (t->span.kind[i] != kind || n < least || t->thread.prc[t->span.thr[i]] != p)
 			continue;
 		*ret_low = n < *ret_low ? n : *ret_low;
 		*ret_high = n > *ret_high ? n : *ret_high;
 	}
 	return *ret_high >= 0;
+}
+
+/*
+ * What a process counts from its start to its end, whoever looks at it: what autograd recorded (ATen's
+ * sequence_number.cpp), and CUPTI the calls of the driver (correlationId in cupti_activity.h). In a process
+ * that was started anew both begin at their first number.
+ */
+static bool counts_on(const struct lg_trace *earlier, lg_prc p, const struct lg_trace *later, lg_prc q)
+{
+	static const enum lg_span_kind kinds[] = { LG_SPAN_OP, LG_SPAN_RUNTIME };
+	int64_t low[2], high[2];
+
+	for (size_t i = 0; i < 2; i++)
+		if (numbers_of(earlier, p, kinds[i], &low[0], &high[0]) &&
+		    numbers_of(later, q, kinds[i], &low[1], &high[1]))
+			return low[1] >= high[0];
+	return false;
 }
 
 enum lg_numbers lg_step_numbers(const struct lg_trace *earlier, const struct lg_trace *later)
@@ -99,8 +119,10 @@ enum lg_numbers lg_step_numbers(const struct lg_trace *earlier, const struct lg_
 
 	/* A log that goes on from a checkpoint says so itself. */
 	if (!find_common(earlier, later, &p, &q) || earlier->process.pid[p] <= 0 ||
-	    later->process.pid[q] <= 0 || !numbers_of(earlier, p, &low[0], &high[0]) ||
-	    !numbers_of(later, q, &low[1], &high[1]))
+	    later->process.pid[q] <= 0 || !numbers_of(earlier, p, LG_SPAN_STEP, &low[0], &high[0]) ||
+	    !numbers_of(later, q, LG_SPAN_STEP, &low[1], &high[1]))
 		return LG_NUMBERS_NONE;
-	return low[1] >= high[0] ? LG_NUMBERS_GO_ON : LG_NUMBERS_ANEW;
+	if (low[1] >= high[0])
+		return LG_NUMBERS_GO_ON;
+	return counts_on(earlier, p, later, q) ? LG_NUMBERS_OF_PROFILE : LG_NUMBERS_ANEW;
 }

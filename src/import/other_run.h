@@ -18,8 +18,8 @@ bool lg_other_run(const struct lg_trace *a, const struct lg_trace *b);
 
 /* Of a process that both have, as above: do the numbers of its steps go on in `later`, which is of a later
  * time? They begin anew in another run (in a container its process may have the same number), and for another
- * profiler of the same one. */
-enum lg_numbers { LG_NUMBERS_NONE, LG_NUMBERS_GO_ON, LG_NUMBERS_ANEW };
+ * profile() of the same one: OF_PROFILE, where what the process itself counts goes on. */
+enum lg_numbers { LG_NUMBERS_NONE, LG_NUMBERS_GO_ON, LG_NUMBERS_OF_PROFILE, LG_NUMBERS_ANEW };
 enum lg_numbers lg_step_numbers(const struct lg_trace *earlier, const struct lg_trace *later);
 
 #endif /* LG_IMPORT_OTHER_RUN_H */

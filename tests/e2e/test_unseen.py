@@ -81,6 +81,31 @@ def test_a_process_that_counts_its_steps_anew_is_another_run(explain, laggard, t
     assert on["steps"]["count"] == 24 and "runs" not in on
 
 
+def counted(path, first):
+    """As in a real trace: autograd's operators have numbers of their process, and so have the driver's calls."""
+    def change(ev):
+        for k, e in enumerate(e for e in ev if e["name"] == "aten::mm"):
+            e["args"]["Sequence number"] = first + k
+        for e in ev:
+            if "correlation" in e.get("args", {}):
+                e["args"]["correlation"] += first
+    return edit(path, change)
+
+
+def test_two_profiles_of_one_process_are_one_run(explain, laggard, tmp_path):
+    """Both count their steps from 0; the process does not begin anew, and does where it was started again."""
+    a = counted(device_trace(tmp_path / "a.json", rank=0, first=0), 1000)
+    for start_s in (60, 6 * HOUR):
+        b = counted(device_trace(tmp_path / "b.json", rank=0, first=0, start_s=start_s), 9000)
+        for both in (explain(a, b), explain(b, a)):
+            assert both["steps"]["count"] == 24 and not loud(both) and "runs" not in both
+            assert any("begins" in x and "another profile() of the same process" in x for x in both["limits"])
+        again = counted(device_trace(tmp_path / "again.json", rank=0, first=0, start_s=start_s), 1)
+        both = explain(a, again)
+        assert both["steps"]["count"] == 12 and len(both["runs"]) == 2
+        assert any("again.json is left out: " in x for x in both["limits"])
+
+
 def test_a_trace_that_ends_in_one_wait_is_no_healthy_run(explain, laggard, tmp_path):
     def told(wait_us, kernel=False):
         def change(ev):

@@ -126,6 +126,10 @@ static void a_failed_request_tells_why(void **state)
 #define TRACEBACK "Traceback (most recent call last):\n  File \"/app/train.py\", line 210, in <module>\n    main()\n" \
 		  "  File \"/usr/lib/python3/dist-packages/x.py\", line 3, in f\n    y()\n    ^^^\n"
 
+#define DEVICE_ERROR "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously " \
+	"reported at some other API call, so the stacktrace below might be incorrect.\nFor debugging consider passing " \
+	"CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+
 /* Each is a finding, or the verdict says that nobody judges it; and a log without them has neither. */
 static void no_line_that_is_kept_goes_by_unjudged(void **state)
 {
@@ -146,6 +150,11 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		  "high", NULL },
 		{ "ERROR: Unexpected bus error encountered in worker.\n", "job.failed", "high", NULL },
 		{ "OSError: [Errno 28] No space left on device\n", "job.failed", "high", NULL },
+		{ STEPS DEVICE_ERROR, "job.failed", "high", NULL },
+		{ STEPS "[rank3]: CUDA error: device-side assert triggered\n", "job.failed", "high", NULL },
+		{ STEPS "HIP error: the operation cannot be performed in the present state\n", "job.failed", "high", NULL },
+		{ "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+		  "be incorrect.\n", "job.failed", "high", NULL },
 		{ "skipping cudagraphs due to mutated inputs (1 instances)\n", "gpu.launch_bound", "low", NULL },
 		{ "x.py:3: UserWarning: Memory efficient kernel not used because: (Triggered internally at sdp_utils.h)\n",
 		  "gpu.math_attention", "low", NULL },
@@ -168,6 +177,13 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		  "errors after which the run went on (1 line)" },
 		{ "RuntimeError: CUDA error: an illegal memory access was encountered\n" STEPS "ValueError: x\n" STEPS, NULL,
 		  NULL, "errors after which the run went on (2 lines)" },
+		{ DEVICE_ERROR STEPS, NULL, NULL, "errors after which the run went on (1 line)" },
+		{ "2025-10-03 18:37:01,832 - train - ERROR - CUDA error: an illegal memory access was encountered\n" STEPS, NULL,
+		  NULL, "errors that CUDA or HIP reported (1 line)" },
+		{ "2025-10-03 18:37:01,832 - train - ERROR - step 7: HIP error: device-side assert triggered\n" STEPS, NULL,
+		  NULL, "errors that CUDA or HIP reported (1 line)" },
+		{ STEPS "2025-10-03 18:37:01,832 - train - INFO - looking for CUDA errors, validation error: 0.3\n"
+		  "checked for each CUDA error and found none\nCUDA errors: 0\n", NULL, NULL, NULL },
 		/* healthy: what a log never tells is all that is left */
 		{ SUMMARY("0", "0"), NULL, NULL, NULL },
 		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },
@@ -459,7 +475,7 @@ static void a_failed_compilation_gets_its_own_advice(void **state)
 /* Steps that are lines of a log have no waits to look into: no word about schedulers and Python's lock. */
 static void steps_of_a_log_are_called_that(void **state)
 {
-	static char text[8192];
+	static char text[16384];
 	struct outcome o;
 	size_t k = 0;
 	bool said = false;
@@ -571,10 +587,37 @@ static void markup_is_no_log(void **state)
 		(void)feed_refused(texts[i], strlen(texts[i]));
 }
 
+/* Lines of two ranks a tenth of a second apart; the second one's end so many tenths before. */
+static void logs_of_two_ranks_agree_to_two_seconds(void **state)
+{
+	static const struct {
+		int tenths;
+		bool told;
+	} rows[] = { { 25, true }, { 18, false }, { 0, false } };
+	char text[16384];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o;
+		size_t n = 0;
+
+		for (int s = 0; s < 80; s++)
+			for (int rank = 0; rank < (s < 80 - rows[i].tenths ? 2 : 1); rank++)
+				n += (size_t)snprintf(text + n, sizeof text - n, "[rank%d]: 2025-10-03 18:37:%02d,%d00 - root - "
+						      "INFO - step: %d loss: 2.3\n", rank, s / 10, s % 10, s);
+		assert_true(n < sizeof text);
+		o = judge(feed_text(text, "log"));
+		if (rows[i].told != (o.v->not_judged && strstr(o.v->not_judged, "why rank 1 tells of no step") != NULL))
+			fail_msg("row %zu: %s", i, o.v->not_judged ? o.v->not_judged : "silent");
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_request_tells_why),
+		cmocka_unit_test(logs_of_two_ranks_agree_to_two_seconds),
 		cmocka_unit_test(no_line_that_is_kept_goes_by_unjudged),
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
 		cmocka_unit_test(the_table_of_torchrun_names_the_rank),

@@ -94,6 +94,67 @@ static void a_run_that_ended_long_before_its_recording_stands_still(void **state
 	done(&o);
 }
 
+static void a_process_stands_still_below_two_percent(void **state)
+{
+	struct life below = { .steps_to = 20000, .polls_to = 60000, .poll_ms = 0.19, .marks = true };
+	struct life above = below;
+	struct outcome o = run(&below);
+
+	(void)state;
+	assert_non_null(o.v->still);
+	done(&o);
+	above.poll_ms = 0.22;
+	o = run(&above);
+	assert_null(o.v->still);
+	done(&o);
+}
+
+/* Two ranks' steps of 100 ms: rank 0 makes 100, rank 1 these, from its first one on. */
+static struct outcome two_ranks(int steps, int from)
+{
+	struct lg_builder *b;
+	struct lg_trace *t;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	for (int rank = 0; rank < 2; rank++) {
+		lg_thr thr = lg_thread_get(b, PID + rank, PID + rank);
+		lg_prc p = lg_thread_process(b, thr);
+		struct lg_process_row row = lg_process_read(b, p);
+
+		row.role = LG_ROLE_RANK;
+		row.rank = rank;
+		lg_process_write(b, p, &row);
+		for (int i = 0; i < (rank ? steps : 100); i++)
+			lg_add_span(b, &(struct lg_span_row){
+				.ts = (i + (rank ? from : 0)) * STEP * MS, .dur = STEP * MS, .seq = i,
+				.thr = thr, .kind = LG_SPAN_STEP });
+	}
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+static void a_rank_whose_trace_ends_before_the_others_is_told(void **state)
+{
+	static const struct {
+		int steps, from;
+		bool told;
+	} rows[] = {
+		{ 40, 0, true }, { 8, 0, true }, { 89, 0, true }, { 100, 0, false }, { 92, 0, false },
+		{ 7, 0, false },   /* too few to know their pace */
+		{ 40, 40, false }, /* in the midst of the others': as it was asked for */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = two_ranks(rows[i].steps, rows[i].from);
+
+		if (rows[i].told != (o.v->not_judged && strstr(o.v->not_judged, "why rank 1 tells of no step") != NULL))
+			fail_msg("row %zu: %s", i, o.v->not_judged ? o.v->not_judged : "silent");
+		assert_int_equal(has_limit(o.v, "why rank 1 tells of no step"), rows[i].told);
+		done(&o);
+	}
+}
+
 /* of 64 readings; bend: from there on it stays as it is. */
 static struct outcome memory(double mb_a_reading, int bend)
 {
@@ -136,6 +197,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_poll_is_no_loop_of_steps),
 		cmocka_unit_test(a_run_that_ended_long_before_its_recording_stands_still),
+		cmocka_unit_test(a_process_stands_still_below_two_percent),
+		cmocka_unit_test(a_rank_whose_trace_ends_before_the_others_is_told),
 		cmocka_unit_test(memory_that_grows_to_the_end_is_not_passed_over),
 	};
 

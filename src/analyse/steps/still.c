@@ -9,7 +9,6 @@
 #include "analyse/steps/steps.h"
 #include "base/words.h"
 
-#define IDLE_SHARE 0.02 /* of one CPU, by all of its threads */
 #define LONG_NS (LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000))
 
 int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t to)
@@ -48,7 +47,7 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 	if (to - from < LONG_NS || to - from < LG_N_COMMS_MISSING_RANK_LONGER * longest)
 		return;
 	share = (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from);
-	if (share > IDLE_SHARE)
+	if (share > LG_N_ANY_STILL_RAN)
 		return;
 	c->v->still = lg_text(c, LG_SAYS_STILL_RANK, lg_thread_text(c, r->thr),
 			      r->n_steps ? "began no step" : "did next to nothing",
@@ -56,17 +55,23 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 	lg_say(c, LG_SAYS_STILL_LIMIT, c->v->still);
 }
 
-/* ---- logs whose lines have times ---- */
+/* ---- logs whose lines have times, and profilers' steps ---- */
 
-enum { FEWEST = 8 };
-#define GRAIN_NS INT64_C(2000000000) /* as well as two hosts' clocks agree in their logs */
-
-/* The lines about steps of one process. */
+/* The lines about steps of one process, or its steps. */
 struct printed {
 	int64_t first, last, longest; /* ns: when, and between two of them */
 	int64_t number;               /* the last step's */
 	size_t n, end;                /* end: row of its log's last line + 1; 0 = that is a step's */
+	bool spans;                   /* steps, on one clock: they need not be of two hosts' logs */
 };
+
+static void read_step(struct printed *p, int64_t ts, int64_t number)
+{
+	p->first = p->n++ ? p->first : ts;
+	p->longest = p->n > 1 ? LG_MAX(p->longest, ts - p->last) : 0;
+	p->last = ts;
+	p->number = number;
+}
 
 static void read_printed(struct lg_case *c, struct printed *of)
 {
@@ -78,10 +83,15 @@ static void read_printed(struct lg_case *c, struct printed *of)
 		if (lg_is_mark(c->t, i, "log.last_line")) {
 			p->end = i + 1;
 		} else if (lg_is_mark(c->t, i, "log.step")) {
-			p->first = p->n++ ? p->first : m->ts[i];
-			p->longest = p->n > 1 ? LG_MAX(p->longest, m->ts[i] - p->last) : 0;
-			p->last = m->ts[i];
-			p->number = m->value[i];
+			read_step(p, m->ts[i], m->value[i]);
+		}
+	}
+	for (size_t i = 0; i < c->t->span.n; i++) {
+		struct printed *p = &of[c->t->thread.prc[c->t->span.thr[i]]];
+
+		if (c->t->span.kind[i] == LG_SPAN_STEP && c->t->span.seq[i] >= 0 && (p->spans || !p->n)) {
+			p->spans = true;
+			read_step(p, c->t->span.ts[i], c->t->span.seq[i]);
 		}
 	}
 }
@@ -89,7 +99,7 @@ static void read_printed(struct lg_case *c, struct printed *of)
 /* Too few to know what is usual, or numbered for want of times. */
 static bool has_pace(const struct printed *p)
 {
-	return p->n >= FEWEST && p->last - p->first >= (int64_t)p->n * 1000000;
+	return p->n >= LG_N_ANY_STILL_STEPS && p->last - p->first >= (int64_t)p->n * 1000000;
 }
 
 static bool is_long(int64_t gap, int64_t longest)
@@ -97,20 +107,24 @@ static bool is_long(int64_t gap, int64_t longest)
 	return gap / LG_N_COMMS_MISSING_RANK_LONGER >= longest;
 }
 
-/* Ranks whose logs end, or go on without steps, while others' go on with them. */
-static void say_behind(struct lg_case *c, const struct printed *of, int64_t last)
+/* Ranks whose logs or traces end, or go on without steps, while others' go on with them. */
+static void say_behind(struct lg_case *c, const struct printed *of, const struct printed *most)
 {
 	char gone[LG_MS_TEXT];
 
 	for (lg_prc p = 1; p < c->t->process.n; p++) {
 		const struct printed *o = &of[p];
-		int64_t gap = last - o->last;
+		int64_t gap = most->last - o->last;
 
-		if (c->t->process.rank[p] < 0 || !has_pace(o) || gap < GRAIN_NS ||
-		    !is_long(gap, o->longest) || (double)gap < LG_N_ANY_HIGH * (double)(last - o->first))
+		if (c->t->process.rank[p] < 0 || !has_pace(o) || o->spans != most->spans ||
+		    (!o->spans && gap < LG_N_ANY_STILL_CLOCKS_S * INT64_C(1000000000)) ||
+		    !is_long(gap, o->longest) ||
+		    (double)gap < LG_N_ANY_HIGH * (double)(most->last - o->first))
 			continue;
-		lg_not_judged(c, lg_text(c, LG_SAYS_STILL_RANK_BEHIND, c->t->process.rank[p],
-					 lg_ms_text(lg_ms(gap), gone), (long long)o->number), "");
+		/* Not as many steps as others have, elsewhere in the run. */
+		if (!o->spans || llabs(o->first - most->first) <= gap / 2)
+			lg_not_judged(c, lg_text(c, LG_SAYS_STILL_RANK_BEHIND, c->t->process.rank[p],
+						 lg_ms_text(lg_ms(gap), gone), (long long)o->number), "");
 	}
 }
 
@@ -124,7 +138,7 @@ static bool is_over(const struct lg_case *c)
 static void judge_logs(struct lg_case *c)
 {
 	LG_AUTOFREE struct printed *of = lg_scratch(c, c->t->process.n, sizeof *of);
-	const struct printed *most = NULL;
+	const struct printed *all[2] = { 0 }, *most; /* who went on for longest: of logs, of spans */
 	int64_t last = INT64_MIN, gap;
 	char gone[LG_MS_TEXT];
 	size_t row;
@@ -136,11 +150,15 @@ static void judge_logs(struct lg_case *c)
 		if (!has_pace(&of[p]))
 			continue;
 		last = LG_MAX(last, of[p].last);
-		most = !most || of[p].last > most->last ? &of[p] : most;
+		most = all[of[p].spans];
+		all[of[p].spans] = !most || of[p].last > most->last ? &of[p] : most;
 	}
+	for (size_t i = 0; i < 2; i++)
+		if (all[i])
+			say_behind(c, of, all[i]);
+	most = all[0];
 	if (!most)
 		return;
-	say_behind(c, of, last);
 	/* What else tells of steps goes on where the log may not. */
 	for (size_t i = 0; i < c->v->n_steps; i++)
 		last = LG_MAX(last, c->v->steps[i].ts + c->v->steps[i].dur);

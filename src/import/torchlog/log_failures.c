@@ -50,6 +50,26 @@ static bool is_bare_exception(const struct lg_log_line *line)
 	return n > 5 && line->ts == INT64_MIN && !strncmp(m + n, ": ", 2) && lg_log_error_name(m, n);
 }
 
+bool lg_log_device_error(const char *m)
+{
+	static const char *const words[] = { "CUDA error: ", "HIP error: ", "CUDA kernel errors might be asynch",
+					     "HIP kernel errors might be asynch" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!strncmp(m, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+/* A device's error without the name of an exception, and not below one that has it. */
+static bool is_bare_device_error(const struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key)
+{
+	uint32_t open = lg_map_get(&l->open_of, key);
+
+	return line->ts == INT64_MIN && lg_log_device_error(line->msg + strspn(line->msg, " ")) &&
+	       (!open || l->open[open - 1].kind != LG_LOG_TRACEBACK);
+}
+
 /* A library's frame, not one of the program. */
 static bool is_of_library(const char *file, size_t n)
 {
@@ -124,7 +144,7 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 	if (!t || t->state == LG_TRACE_IGNORED) {
 		if (t)
 			t->state = LG_TRACE_NONE;
-		if (!is_bare_exception(line))
+		if (!is_bare_exception(line) && !is_bare_device_error(l, line, key))
 			return 0;
 		if (lg_torchlog_sentence(l, line, false))
 			return 1;

@@ -530,8 +530,24 @@ static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 1;
 }
 
+/* A logger tells of it: whether it ended the program it does not tell. */
+static int device_error(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *m = line->msg, *word;
+
+	if (line->ts == INT64_MIN || !strstr(m, "error"))
+		return 0;
+	while (m && !lg_log_device_error(m))
+		m = (word = strchr(m, ' ')) ? word + 1 : NULL;
+	if (!m)
+		return 0;
+	lg_torchlog_mark(l, line, "log.device_error", 0, NULL);
+	return 1;
+}
+
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	return user_step(l, line) || lg_torchlog_memory(l, line) || lg_torchlog_sentence(l, line, false) ||
-	       lg_torchlog_end_of_process(l, line) || checkpoint(l, line) || step_line(l, line);
+	       lg_torchlog_end_of_process(l, line) || device_error(l, line) ||
+	       checkpoint(l, line) || step_line(l, line);
 }

@@ -25,6 +25,7 @@
  *   log.traceback            1 = its process logged on; exception and message (file:line of the program)
  *   log.process_died         -; line            by a shell, a scheduler, Python or C++
  *   log.xid                  its number; line   an error of a device, by its driver
+ *   log.device_error         -; line            the same, by CUDA or HIP, in a line of a logger
  *   log.oom                  bytes asked for; line (the same)
  *   log.alloc_ooms           their number; line  that a trainer counted
  *   log.alloc_retries        their number; line  the same, and as memory_summary() counts them, if any
@@ -216,6 +217,8 @@ int lg_torchlog_memory(struct lg_torchlog *l, const struct lg_log_line *line);
 int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
 /* log_failures.c: do n characters end as most names of Python's errors, "KeyError", "SomeException"? */
 bool lg_log_error_name(const char *m, size_t n);
+/* Does a message begin with what torch says of an error of CUDA or HIP (c10/cuda/CUDAException.cpp)? */
+bool lg_log_device_error(const char *m);
 /* A line of a traceback of that key's process; one that says how a process ended. */
 int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key);
 int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line);

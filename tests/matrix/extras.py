@@ -97,13 +97,17 @@ def at_end(rank, step):
             rank.close(caller)
 
 
+def is_math(job, layer):
+    return job.attention == "math" and (not job.math_layers or layer < job.math_layers)
+
+
 def instead(rank, at, name, kernel, us):
     """True: the operator was run, in a way that job.py's plain one does not know."""
     job = rank.job
     step = at[0]
     if step < job.cold_steps and at[1] == 0:
         rank.cold_us = job.cold_us  # its module is loaded by the first launch
-    if job.attention == "math" and name == "aten::scaled_dot_product_attention":
+    if name == "aten::scaled_dot_product_attention" and is_math(job, at[1]):
         attention(rank, at, us * job.math_factor)
         return True
     if kernel != "gemm":

@@ -75,6 +75,7 @@ class Job:
     turn_us: float = 0.0
     attention: str = "flash"  # flash, math
     math_factor: float = 3.0  # as long as the fused kernel
+    math_layers: int = 0  # of which; 0 = all
     fills: int = 0  # kernels that write zeros before each step
     fill_us: float = 0.0
     recompute: bool = False
@@ -415,7 +416,7 @@ def one_step(rank, loader, step):
             if job.recompute and k == 0:  # what its first node needs was not kept
                 with rank.apart("again", step, layer):
                     forward_layer(rank, step, layer, each)
-            if job.attention == "math" and kernel == FLASH:
+            if kernel == FLASH and extras.is_math(job, job.layers - 1 - layer):
                 share *= job.math_factor
             inner = rank.open(node)
             for part in range(2 if kernel == "gemm" else 1):
@@ -451,11 +452,11 @@ def one_step(rank, loader, step):
                      "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false> >()", each * 0.8)
     rank.close(opt)
     rank.at("end", step)
-    extras.at_end(rank, step)
     if job.save_every and step % job.save_every == job.save_every - 1:
         save(rank)
     if (job.read_loss and step % job.read_loss == job.read_loss - 1) or step == job.steps - 1:
         rank.item()
+    extras.at_end(rank, step)
     rank.t += rank.host(25.0)
     rank.close(mark)
 

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 import kineto
+import logs
 import more
 import texts
 from families import WITHOUT
@@ -16,6 +17,7 @@ from job import run
 
 # Always info: what they say is right or wrong all the same, where a draw plans it or its contrary.
 FACTS = ("gpu.bound", "warmup.dominates", "regress.process", "regress.version", "regress.workload")
+TEXTS = {**texts.FAMILIES, **logs.FAMILIES}
 
 
 @dataclasses.dataclass
@@ -39,7 +41,7 @@ class Answer:
 
 def cost_ms(job, wall_us, finding):
     """What the job would gain without the cause of a finding; None where the simulation has no such cause."""
-    if finding not in WITHOUT or finding in more.PLANNED:
+    if finding not in WITHOUT:
         return None
     return (wall_us - run(job.without(**WITHOUT[finding]))[1]) / 1e3
 
@@ -113,7 +115,7 @@ def computes(ranks, found):
 
 
 def ask_text(laggard, family, number, seed):
-    write, ill = texts.FAMILIES[family]
+    write, ill = TEXTS[family]
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         paths, ids, lost = write(random.Random(f"{seed}/{family}/{number}"), pathlib.Path(folder), ill)
         answer = Answer(family, number, 0.0, dict.fromkeys(ids, lost), [], "", (0, 0))

@@ -69,7 +69,8 @@ def of_new_rules(findings):
         for rule in sorted({k for k, _, _ in findings if k[1] == loud}):
             own = by_strength((s, h) for k, s, h in findings if k == rule)
             points += [(s, hits / n / len(own), 1 / len(own)) for s, (hits, n) in own.items()]
-        curves[loud] = [(low, (share * n + 0.5) / (n + 1), n) for low, share, n in isotonic(points)]
+        # The half weighs more where there are few: what it has made fall is one block again.
+        curves[loud] = isotonic([(low, (share * n + 0.5) / (n + 1) * n, n) for low, share, n in isotonic(points)])
     return curves
 
 

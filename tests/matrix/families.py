@@ -9,6 +9,7 @@ import dataclasses
 import math
 import random
 
+import more
 from job import Job
 
 # finding -> the fields of a job in which its cause does not exist
@@ -23,6 +24,7 @@ WITHOUT = {
     "comms.exposed": {"bus_gbps": 1e7},
     "comms.straggler": {"slow_factor": 1.0, "rank_noise": 0.0},
     "side.checkpoint": {"save_every": 0},
+    **more.WITHOUT,
 }
 
 
@@ -74,6 +76,10 @@ def herring(rng, job):
 
 def twin(family, rng, seed):
     """Looks like the family's, and costs next to nothing."""
+    if family in more.FAMILIES:
+        job = healthy(rng, seed)
+        more.twin(family, rng, job)
+        return herring(rng, job)
     job = ill(family, rng, seed)[0] if family not in SHORT else healthy(rng, seed, log_uniform(rng, *BUSY.get(family, (60, 4000))))
     step_us = job.layers * 15 * job.kernel_us
     little = step_us * rng.uniform(0.0005, 0.004)
@@ -121,6 +127,8 @@ SHORT = {"host_sync": (15, 60), "launch_bound": (2, 9), "launch_latency": (2, 5)
 def ill(family, rng, seed):
     job = healthy(rng, seed, log_uniform(rng, *SHORT[family]) if family in SHORT else 0.0)
     step_us = job.layers * 15 * job.kernel_us
+    if family in more.FAMILIES:
+        return job, more.ill(family, rng, job)
     weight = log_uniform(rng, 0.06, 1.5)  # of the step
     if family == "loader":
         job.loader, job.batch_us, job.ahead = "workers", step_us * (1 + weight) * job.workers, False
@@ -188,6 +196,8 @@ def ill(family, rng, seed):
 
 ILL = ("loader", "loader_main", "loader_burst", "host_sync", "launch_bound", "launch_latency", "allocator", "exposed", "straggler", "pageable",
        "serial_copy", "optimizer", "checkpoint")
+CUT = ILL[:-1]  # whose windows may end anywhere
+ILL += tuple(more.FAMILIES)
 WELL = ("healthy", "cut", "lost", *(f"twin_{f}" for f in ILL))
 
 
@@ -202,16 +212,16 @@ def draw(family, number, seed):
         job, begin = herring(rng, healthy(rng, rng.random())), rng.uniform(0, 0.9)
         return Draw(family, number, job, [], device, lost=(begin, begin + rng.uniform(0.02, 0.3), rng.choice([-1, rng.randrange(job.world)])))
     if family == "cut":  # whatever it is, nothing is known of its device
-        job, _ = ill(rng.choice([f for f in ILL if f != "checkpoint"]), rng, rng.random())
+        job, _ = ill(rng.choice(CUT), rng, rng.random())
         return Draw(family, number, job, [], device, cut=rng.uniform(0.1, 0.8))
     if family == "two":
-        first, second = rng.sample([f for f in ILL if f not in ("launch_bound", "launch_latency", "host_sync", "optimizer", "checkpoint", "loader_burst")], 2)
+        first, second = rng.sample(list(TOUCHES), 2)
         one, causes = ill(first, rng, rng.random())
-        other, more = ill(second, rng, one.seed)
+        other, further = ill(second, rng, one.seed)
         for field in dataclasses.fields(Job):
             if field.name in TOUCHES[second]:
                 setattr(one, field.name, getattr(other, field.name))
-        return Draw(family, number, one, causes + more, device)
+        return Draw(family, number, one, causes + further, device)
     job, causes = ill(family, rng, rng.random())
     return Draw(family, number, herring(rng, job), causes, device)
 

@@ -7,12 +7,15 @@ when the last rank has come), and what a cause costs is found by running the sam
 noise, without it. Times are microseconds.
 """
 import collections
+import contextlib
 import copy
 import dataclasses
 import math
 import random
 
-COMPUTE, COMM, COPY = 7, 20, 24  # streams
+import extras
+
+COMPUTE, COMM, COPY = extras.COMPUTE, extras.COMM, 24  # streams
 QUEUE = 1024  # launches the driver holds before it makes the host wait
 
 
@@ -66,6 +69,40 @@ class Job:
     save_us: float = 0.0
     pause_every: int = 0  # a pause of the host that costs nothing on its own: red herring or cause
     pause_us: float = 0.0
+    # what extras.py does
+    convs: bool = False  # the first matrix operator of a layer is a convolution
+    turns: int = 0  # of each convolution: kernels that turn its tensors
+    turn_us: float = 0.0
+    attention: str = "flash"  # flash, math
+    math_factor: float = 3.0  # as long as the fused kernel
+    math_layers: int = 0  # of which; 0 = all
+    fills: int = 0  # kernels that write zeros before each step
+    fill_us: float = 0.0
+    recompute: bool = False
+    memory_peak: float = 0.0  # of the device's memory, as the profiler tells it; 0 = it does not
+    tune_every: int = 0  # in every n-th step each convolution is measured anew
+    tunes: int = 0  # candidates
+    tune_us: float = 0.0  # each
+    casts: str = ""  # by hand, autocast
+    cast_us: float = 0.0
+    compile_every: int = 0
+    compile_us: float = 0.0
+    blocking: bool = False  # a launch returns when its kernel is through
+    checks: bool = False  # each node of autograd is searched for NaN
+    log_every: int = 0
+    log_us: float = 0.0
+    log_call: str = ""
+    cold_steps: int = 0  # these many steps load what they need
+    cold_us: float = 0.0  # for one call of each operator
+    small_layers: int = 0  # whose kernels have few blocks
+    blocks: int = 216
+    devices: int = 1  # of one process, layers spread over them
+    pipelined: bool = False  # they need not wait for each other
+    search_us: float = 0.0  # DDP's for unused parameters, of the host
+    copy_back_us: float = 0.0  # DDP's out of each bucket, of the device
+    link_from: int = 0  # step from which on transfers take so many times as long
+    link_factor: float = 1.0
+    cuda: int = 12040
 
     def without(self, **fields):
         return dataclasses.replace(copy.copy(self), **fields)
@@ -79,6 +116,7 @@ class Event:
     ts: float
     dur: float
     args: dict
+    device: int = 0  # of its process
 
 
 class Rank:
@@ -94,6 +132,9 @@ class Rank:
         self.correlation = 100 + rank
         self.external = 0
         self.section = None
+        self.device_no = 0  # on which it launches
+        self.blocks = job.blocks
+        self.cold_us = 0.0  # of the next launch
 
     # -- noise: of a place, not of a sequence, so that a cause that is taken away changes nothing else --
 
@@ -102,6 +143,14 @@ class Rank:
 
     def host(self, us):
         return us * self.section.lognormvariate(0, self.job.host_noise)
+
+    @contextlib.contextmanager
+    def apart(self, *place):
+        """What is done in here has noise of its own, and leaves that of what follows as it is."""
+        before = self.section
+        self.at("apart", *place)
+        yield
+        self.section = before
 
     def device(self, us):
         return max(1.2, us * self.section.gauss(1, self.job.device_noise))
@@ -132,21 +181,31 @@ class Rank:
         """Launch; returns when it ends on the device."""
         while self.queue and self.queue[0] <= self.t:
             self.queue.popleft()
-        cost = self.host(self.job.launch_us)
+        cost = self.host(self.job.launch_us) + self.cold_us
+        self.cold_us = 0.0
         if len(self.queue) >= QUEUE:
             cost += max(0.0, self.queue.popleft() - self.t)
         begin = self.t
         e = self.runtime(call, cost)
-        start = max(begin + self.job.latency_us, self.t, self.free[stream], after)
+        queue = self.stream(stream)
+        if not self.job.pipelined and self.job.devices > 1:
+            after = max(after, *(self.free[stream + 100 * d] for d in range(self.job.devices)))
+        start = max(begin + self.job.latency_us, self.t, self.free[queue], after)
         end = start + us
-        self.free[stream] = end + 0.9  # the gap that streams have between two kernels
+        self.free[queue] = end + 0.9  # the gap that streams have between two kernels
         self.queue.append(end)
+        if self.job.blocking and end > self.t:
+            self.t = end + 2.0
+            e.dur = self.t - begin
         if cat == "kernel":
-            args = {"grid": [216, 1, 1], "block": [256, 1, 1], "registers per thread": 64, "shared memory": 0,
+            args = {"grid": [self.blocks, 1, 1], "block": [256, 1, 1], "registers per thread": 64, "shared memory": 0,
                     "blocks per SM": 2.0, "warps per SM": 16.0, "est. achieved occupancy %": 50, "queued": 0, **args}
         self.emit(cat, kernel, start, us, tid=stream, correlation=e.args["correlation"], device=0, context=1,
-                  stream=stream, **{"External id": self.external}, **args)
+                  stream=stream, **{"External id": self.external}, **args).device = self.device_no
         return end
+
+    def stream(self, stream):
+        return stream + 100 * self.device_no
 
     def wait_for(self, name, until):
         """A call that returns when the device has come to `until`."""
@@ -303,7 +362,7 @@ def all_reduce(rank, step, bucket, mb):
     call = rank.runtime("cudaLaunchKernelExC", rank.host(5.0))
     stream = COMM if job.overlap else COMPUTE
     start = max(begin + job.latency_us, rank.free[stream], rank.free[COMPUTE])
-    us = 12.0 + mb * 1e6 * 2 * (job.world - 1) / job.world / (job.bus_gbps * 1e3)
+    us = (job.link_factor if job.link_from <= step else 1.0) * (12.0 + mb * 1e6 * 2 * (job.world - 1) / job.world / (job.bus_gbps * 1e3))
     end = yield (step, bucket), start, us
     rank.free[stream] = max(rank.free[stream], end + 0.9)
     rank.queue.append(end)
@@ -313,6 +372,13 @@ def all_reduce(rank, step, bucket, mb):
               "blocks per SM": 0.2, "warps per SM": 3.0, "est. achieved occupancy %": 0, "External id": rank.external}, **meta)
     for e in (inner, note, op):
         rank.close(e)
+
+
+def forward_layer(rank, step, layer, each):
+    job = rank.job
+    for k, (name, inner, kernel, share) in enumerate(LAYER):
+        if not extras.instead(rank, (step, layer, k), name, kernel, each * share):
+            operator(rank, name, inner, kernel, each * share, job.tensor_cores)
 
 
 def one_step(rank, loader, step):
@@ -326,29 +392,38 @@ def one_step(rank, loader, step):
     rank.at("pause", step)
     if job.pause_every and step % job.pause_every == job.pause_every - 1:
         rank.t += job.pause_us
-    rank.at("forward", step)
     each = job.kernel_us * slow
+    extras.before_forward(rank, step)
+    rank.at("forward", step)
     for layer in range(job.layers):
-        for name, inner, kernel, share in LAYER:
-            operator(rank, name, inner, kernel, each * share, job.tensor_cores)
+        extras.place(rank, layer)
+        forward_layer(rank, step, layer, each)
         if job.items and layer % max(job.layers // job.items, 1) == 0:
             rank.item()
         if layer == job.layers // 2 and job.mallocs:
             allocate(rank)
+    extras.before_backward(rank, step)
     # backward: autograd's thread launches, the main thread waits for it
     rank.tid = Rank.AUTOGRAD
     rank.at("backward", step)
     buckets = max(1, round(job.grad_mb / job.bucket_mb)) if job.world > 1 and job.grad_mb else 0
     for layer in range(job.layers):
-        for name, _, kernel, share in reversed(LAYER):
+        extras.place(rank, job.layers - 1 - layer)
+        for k, (name, _, kernel, share) in enumerate(reversed(LAYER)):
             node = {"gemm": "AddmmBackward0", FLASH: "ScaledDotProductFlashAttentionBackward0", NORM: "NativeLayerNormBackward0"}.get(
                 kernel, "GeluBackward0" if name == "aten::gelu" else "AddBackward0")
             outer = rank.open(f"autograd::engine::evaluate_function: {node}")
+            if job.recompute and k == 0:  # what its first node needs was not kept
+                with rank.apart("again", step, layer):
+                    forward_layer(rank, step, layer, each)
+            if kernel == FLASH and extras.is_math(job, job.layers - 1 - layer):
+                share *= job.math_factor
             inner = rank.open(node)
             for part in range(2 if kernel == "gemm" else 1):
                 operator(rank, "aten::mm" if kernel == "gemm" else f"{name}_backward", None,
                          kernel.replace("fwd", "bwd"), each * share * (1.0 if kernel == "gemm" else 1.6), job.tensor_cores)
             rank.close(inner)
+            extras.check(rank, step, layer, k)
             rank.close(outer)
         done = (layer + 1) * buckets // job.layers
         for b in range(layer * buckets // job.layers, done):
@@ -357,7 +432,9 @@ def one_step(rank, loader, step):
     if not job.overlap:
         for b in range(buckets):
             yield from all_reduce(rank, step, b, job.grad_mb / buckets)
+    extras.place(rank, 0)
     if buckets:
+        extras.copy_back(rank, step, buckets)
         rank.runtime("cudaStreamWaitEvent", rank.host(1.2))
         rank.free[COMPUTE] = max(rank.free[COMPUTE], rank.free[COMM])
     rank.tid = Rank.MAIN
@@ -379,6 +456,7 @@ def one_step(rank, loader, step):
         save(rank)
     if (job.read_loss and step % job.read_loss == job.read_loss - 1) or step == job.steps - 1:
         rank.item()
+    extras.at_end(rank, step)
     rank.t += rank.host(25.0)
     rank.close(mark)
 

@@ -31,8 +31,8 @@ def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, lost=(), host=
         on_device = e.cat in ON_DEVICE
         args = dict(e.args)
         if on_device:
-            args["device"] = rank.rank
-        events.append({"ph": "X", "cat": e.cat, "name": e.name, "pid": rank.rank if on_device else pid,
+            args["device"] = rank.rank + e.device
+        events.append({"ph": "X", "cat": e.cat, "name": e.name, "pid": rank.rank + e.device if on_device else pid,
                        "tid": e.tid if on_device else pid if e.tid == rank.MAIN else pid + 100,
                        "ts": round(START_US + e.ts, 3), "dur": round(max(e.dur, 0.001), 3), "args": args})
         if e.cat == "cuda_runtime" and e.args["correlation"] in device_of:
@@ -49,13 +49,21 @@ def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, lost=(), host=
              {"ph": "M", "name": "process_labels", "ts": START_US, "pid": pid, "tid": 0, "args": {"labels": "CPU"}},
              {"ph": "M", "name": "process_name", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"name": "python3"}},
              {"ph": "M", "name": "process_labels", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"labels": f"GPU {rank.rank}"}}]
+    for more in range(1, job.devices):
+        names.append({"ph": "M", "name": "process_labels", "ts": START_US, "pid": rank.rank + more, "tid": 0, "args": {"labels": f"GPU {rank.rank + more}"}})
+    if job.memory_peak:
+        for k, e in enumerate(e for e in rows if e.name.startswith("ProfilerStep")):
+            held = int(memory * job.memory_peak * (1 - 0.1 * (k == 0)))
+            names.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": pid, "tid": pid, "ts": round(START_US + e.ts + 1, 3),
+                          "args": {"Total Reserved": held, "Total Allocated": int(held * 0.9), "Bytes": 512, "Device Id": rank.rank, "Device Type": 1,
+                                   "Ev Idx": k, "Addr": 140_000_000_000_000 + k}})
     doc = {"schemaVersion": 1,
            "deviceProperties": [{"id": i, "name": device, "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor,
                                  "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536,
                                  "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": sms, "regsPerMultiprocessor": 65536,
                                  "sharedMemPerBlockOptin": 166912, "sharedMemPerMultiprocessor": 167936}
-                                for i in range(max(job.world, 1))],
-           "cupti_version": 22, "cuda_runtime_version": 12040, "cuda_driver_version": 12040, "record_shapes": 0,
+                                for i in range(max(job.world, job.devices))],
+           "cupti_version": 22, "cuda_runtime_version": job.cuda, "cuda_driver_version": 12040, "record_shapes": 0,
            "host_name": host, "displayTimeUnit": "ms", "baseTimeNanoseconds": BASE}
     if job.world > 1:
         doc["distributedInfo"] = {"backend": "nccl", "rank": rank.rank, "world_size": job.world, "pg_count": 1,

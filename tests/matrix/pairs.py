@@ -36,11 +36,19 @@ def change(family, rng, job):
         return {"mallocs": 4, "malloc_us": max(50.0, step_us * weight / 4)}, ("gpu.allocator_sync",)
     if family == "diff_pageable":
         return {"pinned": False, "copy_stream": False, "copy_mb": step_us * weight * job.copy_gbps * 0.35 / 1e3}, ("data.pageable_copy",)
-    return {}, ()
+    if family == "diff_recompute":
+        return {"recompute": True}, ("regress.memory_saving", "gpu.recompute", "regress.op", "regress.stage")
+    if family == "diff_version":
+        return {"cuda": rng.choice([11080, 12010, 12060, 12080, 13000])}, ("regress.version",)
+    return {}, ("regress.workload",) if family == "diff_device" else ()
 
 
-ILL = ("diff_loader", "diff_kernels", "diff_precision", "diff_exposed", "diff_straggler", "diff_allocator", "diff_pageable")
-WELL = ("diff_same",)
+# The time of a step in a log is its one stage.
+LOGS = {"diff_log_step": ("regress.stage", "regress.step"), "diff_log_loss": ("det.diverged",), "diff_log_same": ()}
+FACTS = ("diff_version", "diff_device")  # which cost nothing: that it is so is all
+ILL = ("diff_loader", "diff_kernels", "diff_precision", "diff_exposed", "diff_straggler", "diff_allocator", "diff_pageable", "diff_recompute", *FACTS,
+       *(f for f, ill in LOGS.items() if ill))
+WELL = ("diff_same", "diff_log_same")
 
 
 def draw(family, number, seed):
@@ -55,7 +63,45 @@ def draw(family, number, seed):
     return Draw(family, number, after, list(ids)), before, {k: getattr(before, k) for k in fields}
 
 
+def logs(rng, folder, ill):
+    """([two logs of one program with the same seed], ms that the second run lost)"""
+    n, other, step, decimals = rng.randint(40, 400), rng.randint(40, 400), rng.uniform(0.02, 4.0), rng.randint(4, 6)
+    weight = log_uniform(rng, 0.04, 0.8) if "regress.step" in ill else 0.0
+    parts, noise, paths = rng.randint(2, min(n, other) - 5), rng.uniform(0.003, 0.05), []
+    curve = random.Random(rng.random())
+    losses = [9 * 0.99 ** i + 1 + curve.gauss(0, 0.05) for i in range(max(n, other))]
+    lost = 0.0
+    for name, count, longer in ("before", n, 0.0), ("after", other, weight):
+        lines = []
+        for i in range(count):
+            took = step * (1 + longer) * rng.gauss(1, noise)
+            lost += longer and took - took / (1 + longer)
+            loss = losses[i] * (1 + 0.002 * rng.gauss(1, 0.2) if "det.diverged" in ill and name == "after" and i >= parts else 1)
+            lines.append(f"step {i} loss {loss:.{decimals}f} step_time {took:.4f}s")
+        paths.append(folder / f"{name}.log")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    return paths, lost * 1e3, other * step * (1 + weight) * 1e3
+
+
+def ask_logs(laggard, family, number, seed):
+    ill = LOGS[family]
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+        paths, lost, wall = logs(random.Random(f"{seed}/{family}/{number}"), pathlib.Path(folder), ill)
+        answer = score.Answer(family, number, wall, {}, [], "", (0, 0))
+        said = score.ask(laggard, ["diff", "--json", *paths], answer)
+    found = said["findings"] if said else []
+    if ill:
+        answer.causes = {next((f["id"] for f in found if f["id"] in ill), ill[0]): lost or None}
+    for f in found:
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"],
+                                "lost_ms": f["lost_ms"], "truth_ms": lost or None,
+                                "right": f["id"] in ill and (not f["lost_ms"] or lost >= 0.5 * f["lost_ms"])})
+    return answer
+
+
 def ask(laggard, family, number, seed):
+    if family in LOGS:
+        return ask_logs(laggard, family, number, seed)
     drawn, before, undo = draw(family, number, seed)
     after, ids = drawn.job, drawn.causes
     ranks, wall_us = run(after)
@@ -65,20 +111,20 @@ def ask(laggard, family, number, seed):
                           shown_ms=(wall_us - (1 + BETWEEN_RUNS) * before_us) / 1e3)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         sides = []
-        for name, job, of in (("before", before, ranks_before), ("after", after, ranks)):
+        for name, job, of, device in (("before", before, ranks_before, "NVIDIA L4" if family == "diff_device" else drawn.device), ("after", after, ranks, drawn.device)):
             sides.append(pathlib.Path(folder) / name)
             sides[-1].mkdir()
             for r in of:
-                kineto.write(sides[-1] / f"rank{r.rank}.json.gz", job, r, drawn.device)
+                kineto.write(sides[-1] / f"rank{r.rank}.json.gz", job, r, device)
         said = score.ask(laggard, ["diff", "--json", *sides], answer)
     found = said["findings"] if said else []
     if ids:  # one change may go by several names: the first that is told, else the best
-        answer.causes = {next((f["id"] for f in found if f["id"] in ids), ids[0]): cost}
+        answer.causes = {next((f["id"] for f in found if f["id"] in ids), ids[0]): None if family in FACTS else cost}
         answer.told_ms = sum(f["lost_ms"] or 0 for f in found if f["id"] in ids) or None
     for f in found:
         truth = cost if ids else 0.0
         right = f["id"] in ids and (f["lost_ms"] is None or truth >= 0.5 * f["lost_ms"])
-        if f["id"] == "regress.workload":  # other copies or gradients are other work: that is so
+        if f["id"] == "regress.workload" and family != "diff_device":  # other copies or gradients are other work: that is so
             right = None
         answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"],
                                 "lost_ms": f["lost_ms"], "truth_ms": truth, "right": right})

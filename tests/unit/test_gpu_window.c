@@ -104,12 +104,12 @@ static void a_loss_in_few_steps_counts_as_far_as_they_prove_it(void **state)
 	o = explain(&p);
 	seen(&o, "gpu.launch_bound", "(seen twice)", LG_SEVERITY_HIGH);
 	assert_string_equal(find(o.v, "gpu.launch_bound")->detail, "pauses");
-	sure = find(o.v, "gpu.launch_bound")->confidence;
+	sure = find(o.v, "gpu.launch_bound")->strength;
 	done(&o);
 	p.n_steps = 20;
 	o = explain(&p);
 	seen(&o, "gpu.launch_bound", "(seen 4 times)", LG_SEVERITY_HIGH);
-	assert_true(find(o.v, "gpu.launch_bound")->confidence > sure);
+	assert_true(find(o.v, "gpu.launch_bound")->strength > sure);
 	done(&o);
 	p.n_steps = 25; /* five alike: four of them have four fifths, but are not most */
 	o = explain(&p);

@@ -15,7 +15,7 @@
 #include "analyse/grade.h"
 #include "analyse/verdict.h"
 #include "rules/says.h"
-#include "timeline/scene.h"
+#include "timeline/rows.h"
 
 /* The main thread of one training process: whose lateness is the question. */
 struct lg_rank {
@@ -125,7 +125,6 @@ struct lg_case {
 	uint8_t *likely_job;   /* by process row, see lg_find_likely_jobs(); NULL = not looked for */
 	uint8_t *always_ready; /* by thread row, see lg_find_always_ready(); NULL = not looked for */
 	bool has_states;
-	uint8_t no_activity;   /* flags of samples that lg_shows_activity() leaves out */
 	int32_t victim_pid;    /* that the user named; 0 = none */
 	/* registry.c: rules that the finder who is asked leaves to those before it, and how many findings
 	 * they have made. */
@@ -135,93 +134,6 @@ struct lg_case {
 	struct lg_finding scrap;     /* see lg_finding_or_scrap() */
 	int failed;
 };
-
-/* Rows of a list of the index, by time, each cut to [a, b). */
-struct lg_rows {
-	const int64_t *ts, *dur;
-	const uint32_t *list;
-	uint32_t at, end;
-	int64_t a, b;
-	/* The one that lg_next_row() came to, and its part of [a, b). */
-	uint32_t row;
-	int64_t from, to;
-};
-
-static inline struct lg_rows lg_states_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
-{
-	return (struct lg_rows){ .ts = c->t->state.ts, .dur = c->t->state.dur, .list = c->idx->state,
-				 .at = lg_index_state_from(c->idx, thr, a),
-				 .end = c->idx->state_off[thr + 1], .a = a, .b = b };
-}
-
-static inline struct lg_rows lg_spans_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
-{
-	return (struct lg_rows){ .ts = c->t->span.ts, .dur = c->t->span.dur, .list = c->idx->span,
-				 .at = lg_index_span_from(c->idx, thr, a),
-				 .end = c->idx->span_off[thr + 1], .a = a, .b = b };
-}
-
-/* What ran on that CPU of the machine that thr runs on. */
-static inline struct lg_rows lg_runs_in(const struct lg_case *c, lg_thr thr, int32_t cpu, int64_t a,
-					int64_t b)
-{
-	uint32_t end, at = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
-
-	return (struct lg_rows){ .ts = c->t->state.ts, .dur = c->t->state.dur, .list = c->idx->cpu,
-				 .at = at, .end = end, .a = a, .b = b };
-}
-
-/* False: that was all. */
-static inline bool lg_next_row(const struct lg_case *c, struct lg_rows *r)
-{
-	while (r->at < r->end) {
-		int64_t end;
-
-		r->row = r->list[r->at++];
-		if (r->ts[r->row] >= r->b)
-			return false;
-		end = lg_row_end(c->t, r->ts[r->row], r->dur[r->row]);
-		r->from = r->ts[r->row] > r->a ? r->ts[r->row] : r->a;
-		r->to = end < r->b ? end : r->b;
-		if (r->from < r->to)
-			return true;
-	}
-	return false;
-}
-
-/* The CPU samples of a thread in [from, to), by time. Where a tracepoint was hit says nothing of what the
- * thread is at most of the time, and its innermost frames are the tracepoint's. */
-struct lg_cpu_samples {
-	uint32_t at, end; /* positions in idx->sample */
-	int64_t to;
-};
-
-static inline struct lg_cpu_samples lg_cpu_samples(const struct lg_case *c, lg_thr thr, int64_t from,
-						   int64_t to)
-{
-	return (struct lg_cpu_samples){ .at = lg_index_sample_from(c->idx, thr, from),
-					.end = c->idx->sample_off[thr + 1],
-					.to = to };
-}
-
-/* *ret: the row of the next one. False: that was all. */
-static inline bool lg_next_cpu_sample(const struct lg_case *c, struct lg_cpu_samples *s, uint32_t *ret)
-{
-	while (s->at < s->end) {
-		*ret = c->idx->sample[s->at++];
-		if (c->t->sample.ts[*ret] >= s->to)
-			return false;
-		if (!(c->t->sample.flags[*ret] & LG_SAMPLE_NO_CPU))
-			return true;
-	}
-	return false;
-}
-
-/* Does it tell that its thread ran just then? Hits of tracepoints count where there is nothing better. */
-static inline bool lg_shows_activity(const struct lg_case *c, size_t row)
-{
-	return !(c->t->sample.flags[row] & c->no_activity);
-}
 
 #define lg_percent(part, of) (100 * (double)(part) / (double)(of))
 

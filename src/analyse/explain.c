@@ -566,10 +566,10 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	v->bound_confidence = NAN;
 	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
 	c.has_states = t->state.n > 0;
-	c.no_activity = samples_without_activity(t);
 	rc = lg_index_new(&v->index, t, err);
 	c.idx = v->index;
-	c.scene = (struct lg_scene){ .t = t, .idx = v->index, .arena = &v->arena };
+	c.scene = (struct lg_scene){ .t = t, .idx = v->index, .arena = &v->arena,
+				     .no_activity = samples_without_activity(t) };
 	if (!rc && c.victim_pid && !is_there(t, c.victim_pid)) {
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "there is no process with pid %d in this input",
 			     c.victim_pid);

@@ -21,6 +21,7 @@ struct lg_scene {
 	struct lg_arena *arena; /* that memory is exhausted is told by its .failed, too */
 	lg_str *span_names;     /* each name that spans have, once; filled by lg_gpu_new() */
 	size_t n_span_names;
+	uint8_t no_activity;    /* flags of samples that lg_shows_activity() leaves out */
 };
 
 /* Does rc say that memory is exhausted? Then the scene's arena remembers it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU samples alone: who is named for a thread that stands still, and who must not be. Times in ms. */
-#include "analyse/chains/bursts.h"
+#include "timeline/bursts.h"
 #include "base/map.h"
 #include "floor.h"
 #include "store/builder.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analyse/steps/steps.h"
+#include "analyse/steps/judge.h"
 #include "base/median.h"
 
 #define MS 1000000LL
@@ -179,7 +179,7 @@ static int shapes_seen(enum lg_shape shape, enum run run, size_t n, size_t at, i
 			s[i].dur = (int64_t)(step_ms(run, i, n, at, &x) * (double)MS);
 			ts += s[i].dur;
 		}
-		assert_int_equal(lg_trend_of(s, n, &t), 0);
+		assert_int_equal(lg_trend_of_steps(s, n, &t), 0);
 		seen += t.shape == shape;
 		if (t.shape == LG_SHAPE_SHIFT)
 			*ret_off += fabs(t.shift_s * 1e9 - (double)(s[at].ts - s[0].ts)) > 150 * (double)MS;

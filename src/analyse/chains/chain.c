@@ -66,10 +66,10 @@ static void run_or_chore(const struct way *w, int64_t a, int64_t b)
 /* Running: the collector's share is told apart where the hook marked it. */
 static void follow_running(const struct way *w, int64_t a, int64_t b)
 {
-	struct lg_rows spans = lg_spans_in(w->c, w->thr, a, b);
+	struct lg_rows spans = lg_spans_in(&w->c->scene, w->thr, a, b);
 	struct way collector = *w;
 
-	while (lg_next_row(w->c, &spans)) {
+	while (lg_next_row(&w->c->scene, &spans)) {
 		if (w->c->t->span.kind[spans.row] != LG_SPAN_GC)
 			continue;
 		run_or_chore(w, a, spans.from);
@@ -98,9 +98,9 @@ static void beside_idle_cpu(const struct way *w, int64_t a, int64_t b, bool left
 static int64_t idle_during(const struct lg_case *c, lg_thr thr, uint32_t row, int32_t cpu)
 {
 	int64_t a = c->t->state.ts[row], b = lg_row_end(c->t, a, c->t->state.dur[row]), idle = b - a;
-	struct lg_rows runs = lg_runs_in(c, thr, cpu, a, b);
+	struct lg_rows runs = lg_runs_in(&c->scene, thr, cpu, a, b);
 
-	while (lg_next_row(c, &runs))
+	while (lg_next_row(&c->scene, &runs))
 		idle -= runs.to - runs.from;
 	return idle;
 }
@@ -135,8 +135,8 @@ static void follow_runnable(const struct way *w, int64_t a, int64_t b)
 		beside_idle_cpu(w, a, b, true);
 		return;
 	}
-	runs = lg_runs_in(w->c, w->thr, cpu, a, b);
-	while (lg_next_row(w->c, &runs)) {
+	runs = lg_runs_in(&w->c->scene, w->thr, cpu, a, b);
+	while (lg_next_row(&w->c->scene, &runs)) {
 		lg_thr by = s->thr[runs.row];
 
 		if (by == w->thr || w->c->t->thread.flags[by] & LG_THREAD_IDLE)
@@ -277,13 +277,13 @@ static void follow_file_lock(struct lg_case *c, lg_thr of, uint32_t row, int64_t
 			     struct lg_pieces *out)
 {
 	lg_thr holder = lg_waker_of(c, row);
-	struct lg_rows before = lg_states_in(c, holder, a, b);
+	struct lg_rows before = lg_states_in(&c->scene, holder, a, b);
 
 	while (a < b) {
 		bool waits = false;
 		int64_t from = b;
 
-		while (hops < MAX_HOPS && !waits && lg_next_row(c, &before)) {
+		while (hops < MAX_HOPS && !waits && lg_next_row(&c->scene, &before)) {
 			bool blocked = c->t->state.kind[before.row] == LG_BLOCKED;
 			lg_thr by = blocked ? lg_waker_of(c, before.row) : 0;
 
@@ -498,9 +498,9 @@ void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, st
 {
 	const struct lg_rank *r = c->rank_of_thr[thr] ? &c->ranks[c->rank_of_thr[thr] - 1] : NULL;
 	struct way w = { .c = c, .out = out, .thr = thr, .hops = hops };
-	struct lg_rows states = lg_states_in(c, thr, a, b);
+	struct lg_rows states = lg_states_in(&c->scene, thr, a, b);
 
-	while (hops < MAX_HOPS && !c->failed && lg_next_row(c, &states)) {
+	while (hops < MAX_HOPS && !c->failed && lg_next_row(&c->scene, &states)) {
 		w.row = states.row;
 		follow_nothing(&w, a, states.from);
 		for (int64_t from = states.from, next; from < states.to; from = next) {

@@ -13,7 +13,7 @@
  *    waiting.
  */
 #include "analyse/chains/chains.h"
-#include "analyse/chains/bursts.h"
+#include "timeline/bursts.h"
 #include "analyse/steps/steps.h"
 #include "base/upper_bound.h"
 #include "rules/names.h"
@@ -102,7 +102,7 @@ static void find_in_main(struct found *l, lg_thr thr)
 		uint8_t kind = l->of_stack[c->t->sample.stack[row]];
 
 		if (kind == LG_END_NONE || kind == TAKE_DOWN || (kind == ON_WRITE && !l->forked) ||
-		    !lg_shows_activity(c, row))
+		    !lg_shows_activity(&c->scene, row))
 			continue;
 		l->forked |= kind == LG_END_FORK;
 		add(l, thr, c->t->sample.ts[row], kind == ON_WRITE ? LG_END_FORK : (enum lg_end_kind)kind,
@@ -139,7 +139,7 @@ static void find_in_child(struct found *l, lg_prc p, bool copy)
 
 	LG_LISTED(thr, l->c->idx->thread, p)
 		LG_LISTED_WHILE(!l->c->failed, row, l->c->idx->sample, thr)
-			if (l->of_stack[s->stack[row]] == TAKE_DOWN && lg_shows_activity(l->c, row) &&
+			if (l->of_stack[s->stack[row]] == TAKE_DOWN && lg_shows_activity(&l->c->scene, row) &&
 			    (copy || in_exec(l->c, s->stack[row])))
 				add(l, thr, s->ts[row], LG_END_FORK, LG_FORK_TAKEN_DOWN);
 }
@@ -155,7 +155,7 @@ int lg_find_chores(struct lg_case *c)
 
 	for (size_t i = 0; of_stack && i < c->n_ranks; i++) {
 		l.forked = false;
-		l.period = lg_sampling_period(c, c->ranks[i].thr);
+		l.period = lg_sampling_period(&c->scene, c->ranks[i].thr);
 		find_in_main(&l, c->ranks[i].thr);
 		for (lg_prc p = 1; l.forked && p < c->t->process.n; p++)
 			if (!c->rank_of_prc[p] && lg_parent_of(c, p) == c->ranks[i].prc)

@@ -205,8 +205,8 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 			from = sp->ts[hold];
 			to = lg_row_end(c->t, from, sp->dur[hold]);
 		}
-		samples = lg_cpu_samples(c, p[i]->thr, from, to);
-		while (lg_next_cpu_sample(c, &samples, &row)) {
+		samples = lg_cpu_samples(&c->scene, p[i]->thr, from, to);
+		while (lg_next_cpu_sample(&c->scene, &samples, &row)) {
 			lg_str name;
 
 			inside++;
@@ -282,9 +282,10 @@ static bool next_sample(const struct lg_case *c, struct piece_samples *w)
 
 	for (; w->p < w->end; w->p++, w->began = false) {
 		if (!w->began)
-			w->in = lg_cpu_samples(c, (*w->p)->thr, (*w->p)->ts, (*w->p)->ts + (*w->p)->dur);
+			w->in = lg_cpu_samples(&c->scene, (*w->p)->thr, (*w->p)->ts,
+					       (*w->p)->ts + (*w->p)->dur);
 		w->began = true;
-		if (lg_next_cpu_sample(c, &w->in, &row)) {
+		if (lg_next_cpu_sample(&c->scene, &w->in, &row)) {
 			w->stack = c->t->sample.stack[row];
 			return true;
 		}
@@ -330,9 +331,9 @@ void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg
 	int64_t ran = 0, slept = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		struct lg_rows states = lg_states_in(c, p[i]->thr, p[i]->ts, p[i]->ts + p[i]->dur);
+		struct lg_rows states = lg_states_in(&c->scene, p[i]->thr, p[i]->ts, p[i]->ts + p[i]->dur);
 
-		while (lg_next_row(c, &states)) {
+		while (lg_next_row(&c->scene, &states)) {
 			int64_t dur = states.to - states.from;
 			bool runs = s->kind[states.row] != LG_BLOCKED;
 			lg_str name = runs ? 0 : lg_wait_name_of(c, states.row);

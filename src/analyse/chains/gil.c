@@ -109,10 +109,10 @@ static bool runs_python(const struct lg_case *c, lg_stk s)
 
 static void count_samples(const struct lg_case *c, const struct lg_gil_wait *w, size_t *all, size_t *python)
 {
-	struct lg_cpu_samples samples = lg_cpu_samples(c, w->holder, w->from, w->end);
+	struct lg_cpu_samples samples = lg_cpu_samples(&c->scene, w->holder, w->from, w->end);
 	uint32_t row;
 
-	while (lg_next_cpu_sample(c, &samples, &row)) {
+	while (lg_next_cpu_sample(&c->scene, &samples, &row)) {
 		++*all;
 		*python += runs_python(c, c->t->sample.stack[row]);
 	}

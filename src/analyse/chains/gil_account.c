@@ -104,8 +104,8 @@ static int64_t refused(const struct lg_case *c, const struct lg_gil_wait *w)
 
 	if (!w->holder || w->asked >= w->end)
 		return 0;
-	states = lg_states_in(c, w->holder, w->asked, w->end);
-	while (lg_next_row(c, &states))
+	states = lg_states_in(&c->scene, w->holder, w->asked, w->end);
+	while (lg_next_row(&c->scene, &states))
 		if (c->t->state.kind[states.row] != LG_RUNNABLE)
 			ns = lg_sum_ns(ns, states.to - states.from);
 	return ns;

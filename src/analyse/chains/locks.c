@@ -80,9 +80,9 @@ void lg_locks_free(struct lg_lock_table *l)
 
 uint32_t lg_lock_wait_in(struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
 {
-	struct lg_rows spans = lg_spans_in(c, thr, a, b);
+	struct lg_rows spans = lg_spans_in(&c->scene, thr, a, b);
 
-	while (lg_next_row(c, &spans))
+	while (lg_next_row(&c->scene, &spans))
 		if (c->t->span.kind[spans.row] == LG_SPAN_LOCK_WAIT &&
 		    !(c->t->span.flags[spans.row] & LG_SPAN_SPIN))
 			return spans.row;

@@ -98,7 +98,7 @@ static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
-		if (lg_trend_of(step, v->n_judged, &trend) ||
+		if (lg_trend_of_steps(step, v->n_judged, &trend) ||
 		    (v->n_slow && lg_rhythm_of_slow(step, v->n_judged, step->median, &rhythm)))
 			return LG_E_NOMEM;
 		lg_shape_with_rhythm(v, &rhythm, &trend, excess_of(step, v->n_judged));

@@ -171,7 +171,7 @@ static bool takes_turns(const struct lg_case *c, struct lg_candidate *k, const s
 
 			if (s->ts[row] >= to)
 				break;
-			n += s->cpu[row] == b->cpu && lg_shows_activity(c, row);
+			n += s->cpu[row] == b->cpu && lg_shows_activity(&c->scene, row);
 		}
 	}
 	*beat = (struct lg_beat){ from, to, b->cpu,
@@ -186,13 +186,13 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 			  const struct lg_stretch *b, int64_t period, bool ready)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	int32_t cpu = lg_cpu_before(c, victim, b->ts);
+	int32_t cpu = lg_cpu_before(&c->scene, victim, b->ts);
 	size_t n = 0;
 
 	for (size_t i = lg_first_sample(s, b->ts); cpu >= 0 && i < s->n && s->ts[i] < b->end; i++)
 		n += s->cpu[i] == cpu && s->thr[i] != victim &&
 		     c->t->thread.prc[s->thr[i]] != candidate && (ready || !c->always_ready[s->thr[i]]) &&
-		     !(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(c, i);
+		     !(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(&c->scene, i);
 	return (double)n * (double)period >= LG_N_HOST_FOREIGN_ACTIVITY_TAKEN * (double)(b->end - b->ts);
 }
 
@@ -288,7 +288,7 @@ static bool keep_hits(const struct lg_case *c, const struct lg_victim *v, struct
 			continue;
 		k->covered += b.still;
 		k->bursts.v[n++] = b;
-		n_same_cpu += b.cpu == lg_cpu_before(c, v->rank->thr, b.ts);
+		n_same_cpu += b.cpu == lg_cpu_before(&c->scene, v->rank->thr, b.ts);
 	}
 	k->bursts.n = n;
 	k->hits = lg_join_occasions(&k->bursts, v->period);
@@ -424,7 +424,7 @@ static void judge_field(void *arg)
 
 		if (lg_is_worker(c, p) || c->t->process.pid[p] <= 0 || lg_is_recorder(c, p))
 			continue;
-		f->rc = lg_find_seen(c, p, &seen);
+		f->rc = lg_find_seen(&c->scene, p, c->always_ready, &seen);
 		for (size_t i = 0; !f->rc && i < f->n_victims; i++)
 			if (f->contest[i].n < CANDIDATES_MAX / 2 && !is_job(c, f->victim[i].rank, p) &&
 			    !lg_descends(c, p, f->victim[i].rank->prc))
@@ -453,14 +453,15 @@ static struct lg_candidate winner(const struct contest *a, const struct contest 
 /* False: there are too few samples of it. */
 static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct lg_victim *v)
 {
-	*v = (struct lg_victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
-			      .period = lg_sampling_period(c, r->thr) };
+	*v = (struct lg_victim){ .rank = r, .life = lg_sampled_life(&c->scene, r->prc),
+			      .period = lg_sampling_period(&c->scene, r->thr) };
 	return v->period > 0 && v->life.end > v->life.ts;
 }
 
 static int find_stalls(const struct lg_case *c, struct lg_victim *v)
 {
-	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps) ?: lg_stretches_index(&v->gaps);
+	int rc = lg_find_gaps(&c->scene, v->rank->thr, v->period, v->life, &v->gaps)
+			      ?: lg_stretches_index(&v->gaps);
 
 	v->usual = (double)lg_stretches_time(&v->gaps) / (double)(v->life.end - v->life.ts);
 	return rc;
@@ -475,7 +476,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 	struct lg_seen seen;
 	int rc = 0;
 
-	if (lg_find_seen(c, best->prc, &seen))
+	if (lg_find_seen(&c->scene, best->prc, c->always_ready, &seen))
 		return LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct lg_victim v = { 0 };
@@ -502,7 +503,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 	}
 	lg_free(seen.v);
 	LG_SORT(best->bursts.v, best->bursts.n, cmp_stretch);
-	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(c, victim->thr));
+	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(&c->scene, victim->thr));
 	best->n_long = LG_MAX(best->hits, best->n_long);
 	return rc;
 }

@@ -2,7 +2,8 @@
 /* foreign.h - who was busy while a thread stood still: found by foreign.c, told by foreign_words.c. */
 #ifndef LG_ANALYSE_HOST_FOREIGN_H
 #define LG_ANALYSE_HOST_FOREIGN_H
-#include "analyse/chains/bursts.h"
+#include "analyse/case.h"
+#include "timeline/bursts.h"
 
 enum { LG_RUNS = 20000, LG_FIRST_RUNS = 256, LG_BEATS = 8 };
 enum { LG_FEW_RUNS_OFF = 8, LG_RUNS_OFF = 6 /* standard deviations: is_out_of_reach() */ };

@@ -60,18 +60,18 @@ static void see_piece(struct lg_case *c, struct story *y, const struct lg_piece 
 {
 	int64_t end = p->ts + p->dur;
 	const struct lg_gil_wait *w = lg_gil_wait_in(c, p->of, p->ts, end);
-	struct lg_cpu_samples samples = lg_cpu_samples(c, p->thr, p->ts, end);
-	struct lg_rows states = lg_states_in(c, p->thr, p->ts, end);
+	struct lg_cpu_samples samples = lg_cpu_samples(&c->scene, p->thr, p->ts, end);
+	struct lg_rows states = lg_states_in(&c->scene, p->thr, p->ts, end);
 	uint32_t row;
 
 	y->waited = lg_sum_ns(y->waited, p->dur);
 	if (w && w->asked < end)
 		y->refused = lg_sum_ns(y->refused, end - LG_MAX(w->asked, p->ts));
-	while (lg_next_cpu_sample(c, &samples, &row)) {
+	while (lg_next_cpu_sample(&c->scene, &samples, &row)) {
 		see_stack(c, y, c->t->sample.stack[row], 0, lg_gil_weight(c->t, row));
 		y->n_samples++;
 	}
-	while (lg_next_row(c, &states)) {
+	while (lg_next_row(&c->scene, &states)) {
 		if (c->t->state.kind[states.row] != LG_BLOCKED)
 			continue;
 		y->asleep = lg_sum_ns(y->asleep, states.to - states.from);

@@ -24,10 +24,10 @@ static bool is_stranger(struct lg_case *c, lg_prc p, lg_prc of)
 /* Time of [a, b) that strangers had on the CPU; ns: by process, added to. */
 static int64_t strangers_on(struct lg_case *c, lg_thr of, int32_t cpu, int64_t a, int64_t b, int64_t *ns)
 {
-	struct lg_rows runs = lg_runs_in(c, of, cpu, a, b);
+	struct lg_rows runs = lg_runs_in(&c->scene, of, cpu, a, b);
 	int64_t sum = 0;
 
-	while (lg_next_row(c, &runs)) {
+	while (lg_next_row(&c->scene, &runs)) {
 		lg_prc prc = c->t->thread.prc[c->t->state.thr[runs.row]];
 		int64_t dur = is_stranger(c, prc, c->t->thread.prc[of]) ? runs.to - runs.from : 0;
 

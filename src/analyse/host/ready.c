@@ -54,7 +54,7 @@ static void look(const struct lg_case *c, int64_t period, int64_t slot_ns, struc
 		int32_t cpu = s->cpu[i];
 		int64_t hole;
 
-		if (cpu < 0 || cpu >= CPUS_MAX || !lg_shows_activity(c, i))
+		if (cpu < 0 || cpu >= CPUS_MAX || !lg_shows_activity(&c->scene, i))
 			continue;
 		if (s->ts[i] >= slot_end) { /* the table is in order of time */
 			slot = (uint32_t)((s->ts[i] - c->t->first) / slot_ns);

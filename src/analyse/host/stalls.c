@@ -44,11 +44,12 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes"))
 		return "what its CPU did meanwhile is not in a recording of single programs; perf record -a has it";
 	for (size_t i = 0; i < stalls->n; i++) {
-		int32_t cpu = lg_cpu_before(c, r->thr, stalls->v[i].ts);
+		int32_t cpu = lg_cpu_before(&c->scene, r->thr, stalls->v[i].ts);
 		int64_t end = stalls->v[i].end;
 
 		for (size_t k = lg_first_sample(s, stalls->v[i].ts); k < s->n && s->ts[k] < end; k++)
-			if (s->cpu[k] == cpu && !(s->flags[k] & LG_SAMPLE_IDLE) && lg_shows_activity(c, k)) {
+			if (s->cpu[k] == cpu && !(s->flags[k] & LG_SAMPLE_IDLE) &&
+			    lg_shows_activity(&c->scene, k)) {
 				n[c->t->thread.prc[s->thr[k]]]++;
 				busy++;
 			}
@@ -84,9 +85,9 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 	lg_str where = 0;
 
 	for (size_t i = 0; i < stalls->n; i++) {
-		struct lg_rows states = lg_states_in(c, r->thr, stalls->v[i].ts, stalls->v[i].end);
+		struct lg_rows states = lg_states_in(&c->scene, r->thr, stalls->v[i].ts, stalls->v[i].end);
 
-		while (lg_next_row(c, &states)) {
+		while (lg_next_row(&c->scene, &states)) {
 			uint8_t kind = c->t->state.kind[states.row];
 			int64_t dur = states.to - states.from;
 

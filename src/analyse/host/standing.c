@@ -81,12 +81,12 @@ static void asleep_since(const struct lg_case *c, struct stand *s)
 /* When it came to where it is, by its sleeps; one whose Python is not known is taken to be there, too. */
 static void look_back(const struct lg_case *c, struct stand *s)
 {
-	struct lg_rows states = lg_states_in(c, s->thr, c->t->first, INT64_MAX);
-	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX);
+	struct lg_rows states = lg_states_in(&c->scene, s->thr, c->t->first, INT64_MAX);
+	struct lg_cpu_samples ran = lg_cpu_samples(&c->scene, s->thr, c->t->first, INT64_MAX);
 	bool here = false;
 	uint32_t row;
 
-	while (lg_next_row(c, &states)) {
+	while (lg_next_row(&c->scene, &states)) {
 		lg_stk in = innermost(c, c->t->state.stack[states.row]);
 
 		if (c->t->state.kind[states.row] != LG_BLOCKED)
@@ -99,7 +99,7 @@ static void look_back(const struct lg_case *c, struct stand *s)
 			here = true;
 		}
 	}
-	while (lg_next_cpu_sample(c, &ran, &row)) {
+	while (lg_next_cpu_sample(&c->scene, &ran, &row)) {
 		lg_stk in = innermost(c, c->t->sample.stack[row]);
 
 		if (in && !same_place(c, in, s->in))
@@ -126,10 +126,10 @@ static lg_stk own_code(const struct lg_case *c, lg_stk s)
 /* The row in which it is at the end of the recording; LG_NO_ROW = it is not blocked then. */
 static uint32_t last_sleep(const struct lg_case *c, lg_thr thr)
 {
-	struct lg_rows states = lg_states_in(c, thr, c->t->first, INT64_MAX);
+	struct lg_rows states = lg_states_in(&c->scene, thr, c->t->first, INT64_MAX);
 	uint32_t last = LG_NO_ROW;
 
-	while (thr && lg_next_row(c, &states))
+	while (thr && lg_next_row(&c->scene, &states))
 		last = states.row;
 	if (last != LG_NO_ROW && (c->t->state.kind[last] != LG_BLOCKED || c->t->state.dur[last] >= 0))
 		last = LG_NO_ROW;
@@ -165,12 +165,12 @@ static const char *dso_of(const struct lg_case *c, lg_stk s)
  * ranks: this is how these wait. */
 static void find_spin(const struct lg_case *c, struct stand *s)
 {
-	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX), again = ran;
+	struct lg_cpu_samples ran = lg_cpu_samples(&c->scene, s->thr, c->t->first, INT64_MAX), again = ran;
 	size_t n = 0, spins = 0;
 	int64_t from = c->t->last, to = c->t->first;
 	uint32_t row;
 
-	while (lg_next_cpu_sample(c, &ran, &row)) {
+	while (lg_next_cpu_sample(&c->scene, &ran, &row)) {
 		lg_stk in = innermost(c, c->t->sample.stack[row]);
 
 		from = LG_MIN(from, c->t->sample.ts[row]);
@@ -182,7 +182,7 @@ static void find_spin(const struct lg_case *c, struct stand *s)
 	}
 	if (n < SPINS_MIN || !s->in)
 		return;
-	while (lg_next_cpu_sample(c, &again, &row)) {
+	while (lg_next_cpu_sample(&c->scene, &again, &row)) {
 		lg_stk leaf = c->t->sample.stack[row];
 
 		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));

@@ -61,7 +61,7 @@ static void count_samples(void *arg)
 	const struct lg_sample_tab *s = &h->c->t->sample;
 
 	for (size_t i = h->from; i < h->to; i++)
-		if (!(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(h->c, i))
+		if (!(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(&h->c->scene, i))
 			h->n[s->thr[i]]++;
 }
 

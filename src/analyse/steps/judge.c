@@ -163,3 +163,18 @@ void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *
 		v->shape = bursty ? LG_SHAPE_BURSTY : v->uneven ? LG_SHAPE_NONE : LG_SHAPE_STEADY;
 	}
 }
+
+int lg_trend_of_steps(const struct lg_step *step, size_t n, struct lg_trend *ret)
+{
+	LG_AUTOFREE double *ms = lg_calloc(n + 1, sizeof *ms);
+	int rc;
+
+	if (!ms)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n; i++)
+		ms[i] = lg_ms(step[i].dur);
+	rc = lg_trend_of(ms, n, ret);
+	if (!rc && ret->shape == LG_SHAPE_SHIFT)
+		ret->shift_s = lg_seconds(step[ret->at].ts - step[0].ts);
+	return rc;
+}

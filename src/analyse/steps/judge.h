@@ -29,6 +29,8 @@ void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise);
 /* How slow steps lie: in a rhythm, else in a change of the level (which may be NULL), else anyhow. excess:
  * what the v->n_slow took beyond the usual, as a share of the run. */
 void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, double excess);
+/* lg_trend_of() of n steps, and when a shift was. */
+int lg_trend_of_steps(const struct lg_step *step, size_t n, struct lg_trend *ret) LG_MUST_CHECK;
 /* ---- shape_and_scope.c ---- */
 /* The rhythm of the slow ones of n steps, or else of the slowest, which ordinary noise cannot blur: asked for
  * where *ret has none. median: of a step. */

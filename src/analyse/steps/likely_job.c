@@ -13,7 +13,7 @@
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
-#include "analyse/chains/bursts.h"
+#include "timeline/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "rules/names.h"
 
@@ -135,14 +135,15 @@ static struct lg_stretch middle(const struct lg_case *c, lg_thr thr)
 static bool in_step_by_samples(struct lg_case *c, const struct lg_rank *a, const struct lg_rank *b)
 {
 	struct lg_stretch life = middle(c, a->thr);
-	int64_t wall = life.end - life.ts, period_a = lg_sampling_period(c, a->thr);
-	int64_t period_b = lg_sampling_period(c, b->thr), together = 0;
+	int64_t wall = life.end - life.ts, period_a = lg_sampling_period(&c->scene, a->thr);
+	int64_t period_b = lg_sampling_period(&c->scene, b->thr), together = 0;
 	struct lg_stretches x = { 0 }, y = { 0 };
 	double sx, sy, both;
 
 	if (wall <= 0 || period_a <= 0 || period_b <= 0)
 		return false;
-	if (lg_find_gaps(c, a->thr, period_a, life, &x) || lg_find_gaps(c, b->thr, period_b, life, &y))
+	if (lg_find_gaps(&c->scene, a->thr, period_a, life, &x) ||
+	    lg_find_gaps(&c->scene, b->thr, period_b, life, &y))
 		c->failed = LG_E_NOMEM;
 	sx = (double)lg_stretches_time(&x) / (double)wall;
 	sy = (double)lg_stretches_time(&y) / (double)wall;

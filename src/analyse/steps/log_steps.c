@@ -237,7 +237,7 @@ static int shape_of(struct lg_case *c, struct told *l, double per_line, double e
 		in_time = lg_rhythm_of(b, slow_ones(l, false, b), l->spacing / 4);
 	slow = slow_ones(l, true, b);
 	in_lines = lg_rhythm_of(b, slow, LINE / 4);
-	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
+	rc = lg_trend_of_steps(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;
 	lg_judge_shape(v, !isnan(in_time.period_s) || !isnan(in_lines.period_s), &trend, excess);

@@ -74,7 +74,7 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	int64_t most = 0;
 	struct lg_trend trend;
 
-	if (lg_trend_of(&v->steps[ref->step_first], ref->n_steps, &trend))
+	if (lg_trend_of_steps(&v->steps[ref->step_first], ref->n_steps, &trend))
 		return LG_E_NOMEM;
 	/* The rhythm of what explains most of the slow steps is the run's; else that of all episodes;
 	 * else that of the large ones, which small ordinary noise cannot blur. */

@@ -3,6 +3,7 @@
 #ifndef LG_ANALYSE_STEPS_STEPS_H
 #define LG_ANALYSE_STEPS_STEPS_H
 #include "analyse/case.h"
+#include "timeline/rhythm.h"
 
 /* ---- steps.c: ranks, their steps, stage segments ---- */
 int lg_find_steps(struct lg_case *c) LG_MUST_CHECK;
@@ -68,31 +69,6 @@ bool lg_is_recorder(struct lg_case *c, lg_prc p);
  * left, and a limit says so. *ret_chosen: some were dropped.
  */
 int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen) LG_MUST_CHECK;
-
-/* ---- rhythm.c ---- */
-struct lg_burst {
-	int64_t ts, end; /* ns */
-	int64_t weight;  /* of any unit: those with under a twentieth of the heaviest are noise */
-};
-struct lg_rhythm {
-	double period_s, p; /* period NAN when chance explains the spacing */
-	bool at_most;       /* p is no more than that: no draw did as well */
-	size_t n_events;    /* bursts apart from each other: at the scale of the period, else by gap_ns */
-};
-/*
- * Are n bursts (sorted by ts; the array is used up) periodic, start to start? Test against chance by Monte
- * Carlo. Those at most gap_ns apart are one; so, where that shows a rhythm, are those of four times as much,
- * and so on: what comes every 3 s may come in pieces.
- */
-struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns);
-struct lg_trend {
-	enum lg_shape shape; /* LG_SHAPE_DRIFT, _SHIFT or _NONE */
-	double shift_s;     /* time of the change since the first step, NAN */
-	size_t at;          /* with a shift: the first step of the new level */
-	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
-	double slower;                     /* with a shape: the end against the beginning, as a share */
-};
-int lg_trend_of(const struct lg_step *steps, size_t n, struct lg_trend *ret) LG_MUST_CHECK;
 
 /* ---- log_steps.c ---- */
 /* Step times that a log states, where there are no steps. 1 = there are some, 0, or LG_E_NOMEM. */

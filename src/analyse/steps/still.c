@@ -16,9 +16,9 @@ int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t 
 	int64_t ran = 0;
 
 	LG_LISTED(thr, c->idx->thread, p) {
-		struct lg_rows states = lg_states_in(c, thr, from, to);
+		struct lg_rows states = lg_states_in(&c->scene, thr, from, to);
 
-		while (lg_next_row(c, &states))
+		while (lg_next_row(&c->scene, &states))
 			ran += c->t->state.kind[states.row] == LG_RUNNING ? states.to - states.from : 0;
 	}
 	return ran;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bursts.c - see bursts.h. */
-#include "analyse/chains/bursts.h"
+#include "timeline/bursts.h"
 
 #include <stdlib.h>
 
@@ -65,56 +65,56 @@ void lg_stretches_done(struct lg_stretches *l)
 	lg_free(l->at);
 }
 
-struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc)
+struct lg_stretch lg_sampled_life(const struct lg_scene *sc, lg_prc prc)
 {
-	const struct lg_process_tab *p = &c->t->process;
+	const struct lg_process_tab *p = &sc->t->process;
 
-	return (struct lg_stretch){ .ts = p->start[prc] > c->t->first ? p->start[prc] : c->t->first,
-				    .end = p->end[prc] < c->t->last ? p->end[prc] : c->t->last };
+	return (struct lg_stretch){ .ts = p->start[prc] > sc->t->first ? p->start[prc] : sc->t->first,
+				    .end = p->end[prc] < sc->t->last ? p->end[prc] : sc->t->last };
 }
 
-int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
+int64_t lg_sampling_period(const struct lg_scene *sc, lg_thr thr)
 {
-	const struct lg_index *x = c->idx;
+	const struct lg_index *x = sc->idx;
 	const uint32_t *row = x->sample + x->sample_off[thr];
 	size_t n = x->sample_off[thr + 1] - x->sample_off[thr], stride = n / DISTANCES + 1, k = 0;
 	LG_AUTOFREE int64_t *d = NULL;
 
 	if (n < 8)
 		return 0;
-	d = lg_scratch(c, n < DISTANCES ? n : DISTANCES, sizeof *d);
-	if (!d)
+	d = lg_calloc(n < DISTANCES ? n : DISTANCES, sizeof *d);
+	if (lg_scene_failed(sc, d ? 0 : LG_E_NOMEM))
 		return 0;
 	for (size_t i = 1, last; i < n; i += stride) {
-		if (!lg_shows_activity(c, row[i]))
+		if (!lg_shows_activity(sc, row[i]))
 			continue;
-		for (last = i - 1; last && !lg_shows_activity(c, row[last]);)
+		for (last = i - 1; last && !lg_shows_activity(sc, row[last]);)
 			last--;
-		if (lg_shows_activity(c, row[last]))
-			d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[last]];
+		if (lg_shows_activity(sc, row[last]))
+			d[k++] = sc->t->sample.ts[row[i]] - sc->t->sample.ts[row[last]];
 	}
 	return k ? lg_select_i64(d, k, k / 2) : 0;
 }
 
 /* A thread's rows lie all over the table: have those that come soon. */
-static inline void fetch(const struct lg_case *c, uint32_t p)
+static inline void fetch(const struct lg_scene *sc, uint32_t p)
 {
 	enum { AHEAD = 24 };
 	uint32_t row;
 
-	if (p + AHEAD >= c->t->sample.n)
+	if (p + AHEAD >= sc->t->sample.n)
 		return;
-	row = c->idx->sample[p + AHEAD];
-	__builtin_prefetch(&c->t->sample.ts[row]);
-	__builtin_prefetch(&c->t->sample.flags[row]);
-	__builtin_prefetch(&c->t->sample.cpu[row]);
+	row = sc->idx->sample[p + AHEAD];
+	__builtin_prefetch(&sc->t->sample.ts[row]);
+	__builtin_prefetch(&sc->t->sample.flags[row]);
+	__builtin_prefetch(&sc->t->sample.cpu[row]);
 }
 
-int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
+int lg_find_gaps(const struct lg_scene *sc, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps)
 {
-	const struct lg_index *x = c->idx;
-	const struct lg_sample_tab *s = &c->t->sample;
+	const struct lg_index *x = sc->idx;
+	const struct lg_sample_tab *s = &sc->t->sample;
 	int64_t last = life.ts;
 	int rc = 0;
 
@@ -123,8 +123,8 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 
 		if (s->ts[row] >= life.end)
 			break;
-		fetch(c, p);
-		if (!lg_shows_activity(c, row))
+		fetch(sc, p);
+		if (!lg_shows_activity(sc, row))
 			continue;
 		if (s->ts[row] - last > STILL_PERIODS * period)
 			rc = lg_stretch_add(gaps, last + period / 2, s->ts[row] - period / 2);
@@ -140,17 +140,17 @@ size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts)
 	return ts > INT64_MIN ? lg_upper_bound(s->ts, s->n, sizeof *s->ts, 0, ts - 1) : 0;
 }
 
-int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
+int32_t lg_cpu_before(const struct lg_scene *sc, lg_thr thr, int64_t ts)
 {
-	uint32_t p = lg_index_sample_from(c->idx, thr, ts);
+	uint32_t p = lg_index_sample_from(sc->idx, thr, ts);
 
-	return p > c->idx->sample_off[thr] ? c->t->sample.cpu[c->idx->sample[p - 1]] : -1;
+	return p > sc->idx->sample_off[thr] ? sc->t->sample.cpu[sc->idx->sample[p - 1]] : -1;
 }
 
-int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
+int lg_find_seen(const struct lg_scene *sc, lg_prc prc, const uint8_t *leave_out, struct lg_seen *ret)
 {
-	const struct lg_index *x = c->idx;
-	const struct lg_sample_tab *s = &c->t->sample;
+	const struct lg_index *x = sc->idx;
+	const struct lg_sample_tab *s = &sc->t->sample;
 	size_t cap = 0;
 
 	*ret = (struct lg_seen){ 0 };
@@ -160,13 +160,13 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 	if (!ret->v)
 		return LG_E_NOMEM;
 	LG_LISTED(thr, x->thread, prc) {
-		if (c->always_ready && c->always_ready[thr])
+		if (leave_out && leave_out[thr])
 			continue;
 		for (uint32_t p = x->sample_off[thr]; p < x->sample_off[thr + 1]; p++) {
 			uint32_t row = x->sample[p];
 
-			fetch(c, p);
-			if (lg_shows_activity(c, row))
+			fetch(sc, p);
+			if (lg_shows_activity(sc, row))
 				ret->v[ret->n++] = (struct lg_moment){ s->ts[row], s->cpu[row] };
 		}
 	}

@@ -4,9 +4,9 @@
  *
  * A thread that computes shows a sample every period. Lists are in order of time, their stretches disjoint.
  */
-#ifndef LG_ANALYSE_CHAINS_BURSTS_H
-#define LG_ANALYSE_CHAINS_BURSTS_H
-#include "analyse/case.h"
+#ifndef LG_TIMELINE_BURSTS_H
+#define LG_TIMELINE_BURSTS_H
+#include "timeline/rows.h"
 #include "base/upper_bound.h"
 
 struct lg_stretch {
@@ -58,15 +58,15 @@ static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_
 }
 
 /* When the process was there, as far as this recording tells. */
-struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc);
+struct lg_stretch lg_sampled_life(const struct lg_scene *sc, lg_prc prc);
 /* Sampling period: the median spacing of the samples of one busy thread. 0 = too few. */
-int64_t lg_sampling_period(struct lg_case *c, lg_thr thr);
+int64_t lg_sampling_period(const struct lg_scene *sc, lg_thr thr);
 /* When the thread stood still: no sample for more than three periods. */
-int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
+int lg_find_gaps(const struct lg_scene *sc, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps) LG_MUST_CHECK;
 
-/* When a process was seen, by samples of its threads, in order; those that are always ready are left out.
- * Free v with lg_free(). */
+/* When a process was seen, by samples of its threads, in order, but for those that leave_out
+ * (by thread row; NULL = none) has. Free v with lg_free(). */
 struct lg_seen {
 	struct lg_moment {
 		int64_t ts;
@@ -75,14 +75,15 @@ struct lg_seen {
 	size_t n;
 };
 
-int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret) LG_MUST_CHECK;
+int lg_find_seen(const struct lg_scene *sc, lg_prc prc, const uint8_t *leave_out, struct lg_seen *ret)
+	LG_MUST_CHECK;
 /* Bursts of a process within the victim's life: where it was seen no more than five periods apart. */
 int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
 		   struct lg_stretches *out) LG_MUST_CHECK;
 /* The first row, of whatever thread, at or after ts; s->n = none. */
 size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts);
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
-int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts);
+int32_t lg_cpu_before(const struct lg_scene *sc, lg_thr thr, int64_t ts);
 /* Keep those that are long enough to be judged; the time that they take. */
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period);
 /* Bursts with less between them than the longer one lasts are one occasion. Their number. */
@@ -91,4 +92,4 @@ size_t lg_join_occasions(struct lg_stretches *b, int64_t period);
  * one lasts are one beat. */
 void lg_mark_beats(struct lg_stretches *all);
 
-#endif /* LG_ANALYSE_CHAINS_BURSTS_H */
+#endif /* LG_TIMELINE_BURSTS_H */

@@ -16,10 +16,14 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "analyse/steps/steps.h"
+#include "timeline/rhythm.h"
+#include "base/alloc.h"
+#include "base/each.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/order.h"
 
 enum { RUNS = 2000, MAX_EVENTS = 256, CANDIDATES = 24, MIN_EVENTS = 4 };
 enum { BLOCKS = 64, STEPS_MIN = 48 }; /* at least six blocks, of eight steps */
@@ -182,7 +186,7 @@ struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns)
 }
 
 /* Medians of up to BLOCKS equal blocks of steps: slow steps do not move them. */
-static int block_medians(const struct lg_step *s, size_t n, double *level, size_t *ret_n)
+static int block_medians(const double *ms, size_t n, double *level, size_t *ret_n)
 {
 	size_t blocks = n / 8 < BLOCKS ? n / 8 : BLOCKS;
 	LG_AUTOFREE double *w = lg_calloc(n, sizeof *w);
@@ -194,7 +198,7 @@ static int block_medians(const struct lg_step *s, size_t n, double *level, size_
 		size_t a = n * b / blocks, z = n * (b + 1) / blocks;
 
 		for (size_t i = a; i < z; i++)
-			w[i - a] = lg_ms(s[i].dur);
+			w[i - a] = ms[i];
 		level[b] = lg_median_f64(w, z - a);
 	}
 	return 0;
@@ -260,7 +264,7 @@ static bool touches(const double *v, size_t n, double level, bool above)
  * and over all of them it rises by three times as much as they are from it. (1000 random runs each, normal,
  * log-normal, of two modes, with outliers: at most three were called either.)
  */
-static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
+static void trend_of_few(const double *ms, size_t n, struct lg_trend *t)
 {
 	double v[STEPS_MIN], flat[STEPS_MIN], most, slope, median, best, mid, apart, all, off, rise;
 	struct lg_trend found = *t;
@@ -268,7 +272,7 @@ static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 	bool up;
 
 	for (size_t i = 0; i < n; i++)
-		v[i] = lg_ms(s[i].dur);
+		v[i] = ms[i];
 	(void)spread(v, n, &median);
 	most = 3 * median;
 	for (size_t i = 0; i < n; i++)
@@ -294,19 +298,18 @@ static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 	*t = found;
 	t->shape = LG_SHAPE_SHIFT;
 	t->at = at;
-	t->shift_s = lg_seconds(s[at].ts - s[0].ts);
 	t->slower = t->after_ms / t->before_ms - 1;
 }
 
 /* The step of [from, to) at which the levels part: fewest lie on the wrong side of the one between them. */
-static size_t step_of_shift(const struct lg_step *s, size_t from, size_t to, const struct lg_trend *t)
+static size_t step_of_shift(const double *ms, size_t from, size_t to, const struct lg_trend *t)
 {
 	double mid = (t->before_ms + t->after_ms) / 2;
 	size_t at = from;
 	int best = 0, sum = 0;
 
 	for (size_t i = from; i < to; i++) {
-		sum += (lg_ms(s[i].dur) < mid) == (t->before_ms < mid) ? 1 : -1;
+		sum += (ms[i] < mid) == (t->before_ms < mid) ? 1 : -1;
 		if (sum > best) {
 			best = sum;
 			at = i + 1;
@@ -315,24 +318,23 @@ static size_t step_of_shift(const struct lg_step *s, size_t from, size_t to, con
 	return at;
 }
 
-int lg_trend_of(const struct lg_step *s, size_t n, struct lg_trend *t)
+int lg_trend_of(const double *ms, size_t n, struct lg_trend *t)
 {
 	double level[BLOCKS], all, median, best;
 	size_t blocks, at;
 
-	*t = (struct lg_trend){ .shift_s = NAN, .before_ms = NAN, .after_ms = NAN, .slope = 0 };
+	*t = (struct lg_trend){ .shift_s = NAN, .before_ms = NAN, .after_ms = NAN };
 	if (n < FEW_MIN)
 		return 0;
 	if (n < STEPS_MIN) {
-		trend_of_few(s, n, t);
+		trend_of_few(ms, n, t);
 		return 0;
 	}
-	if (block_medians(s, n, level, &blocks))
+	if (block_medians(ms, n, level, &blocks))
 		return LG_E_NOMEM;
 	all = spread(level, blocks, &median);
 	at = best_split(level, blocks, 2, t, &best);
-	t->at = step_of_shift(s, n * (at - 1) / blocks, n * (at + 1) / blocks, t);
-	t->shift_s = lg_seconds(s[t->at].ts - s[0].ts);
+	t->at = step_of_shift(ms, n * (at - 1) / blocks, n * (at + 1) / blocks, t);
 	t->slope = slope_of(level, blocks) * (double)blocks / median;
 	/* A step in the level explains most of its spread; a ramp leaves half of it. */
 	if (fabs(t->after_ms - t->before_ms) > 0.2 * t->before_ms && best < 0.35 * all)

@@ -117,6 +117,7 @@ struct lg_case {
 	size_t n_quota_rows;
 	struct lg_gil_wait *gil; /* by thread, then time; NULL = none; see gil.c */
 	size_t n_gil;
+	bool gil_untold;       /* of a rank: who had the lock was not recorded */
 	struct lg_chore *chores; /* by thread, then time, disjoint; see chores.c */
 	size_t n_chores;
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */

@@ -139,7 +139,9 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 	if (unknown >= UNSEEN_SHARE && c->has_states)
 		lg_not_judged(c, lg_text(c, LG_SAYS_PATH_UNSEEN, unknown * 100), NULL);
 	if (unknown >= OPEN_SHARE && c->has_states)
-		lg_say(c, LG_SAYS_PATH_UNEXPLAINED, unknown * 100);
+		lg_say(c, LG_SAYS_PATH_UNEXPLAINED, unknown * 100,
+		       c->gil_untold ? LG_SAYS_PATH_GIL_UNTOLD : "",
+		       c->gil_untold ? LG_SAYS_PATH_ASK_PY_SPY : "");
 }
 
 /* Are stages known, and none of them a backward pass, an optimizer or a reduction of gradients? */

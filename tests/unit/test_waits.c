@@ -522,6 +522,25 @@ static void a_native_call_that_keeps_pythons_lock_is_told_from_python_code(void 
 	}
 }
 
+/* Where waits lead nowhere Python's lock is guessed at only if nobody recorded it. */
+static void pythons_lock_is_guessed_at_only_where_it_was_not_recorded(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct run_plan p = stalls(STALL_GIL, 300);
+		struct outcome o;
+
+		p.helper_runs = "/usr/bin/python3.11";
+		p.not_by_helper = true;
+		p.gil = i ? GIL_NOBODYS : GIL_UNTOLD;
+		o = explain(&p);
+		assert_true(has_limit(o.v, "of the critical path is unexplained"));
+		assert_int_equal(has_limit(o.v, "wait for the GIL"), !i);
+		assert_int_equal(has_limit(o.v, "py-spy"), !i);
+		done(&o);
+	}
+}
+
 static void survives_the_failure_of_any_allocation(void **state)
 {
 	static const enum stall kinds[] = { STALL_SYNC, STALL_GIL, STALL_GIL };
@@ -609,6 +628,7 @@ int main(void)
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
 		cmocka_unit_test(a_native_call_that_keeps_pythons_lock_is_told_from_python_code),
+		cmocka_unit_test(pythons_lock_is_guessed_at_only_where_it_was_not_recorded),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),
 	};
 

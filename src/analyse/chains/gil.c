@@ -273,6 +273,7 @@ int lg_find_gil_waits(struct lg_case *c)
 
 		if (told[c->ranks[i].prc])
 			continue;
+		c->gil_untold = true;
 		rc = find_in(c, &c->ranks[i], &w);
 		if (!rc) {
 			struct waits own = { w.v ? w.v + first : NULL, w.n - first, 0 };

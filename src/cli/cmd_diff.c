@@ -188,7 +188,7 @@ static int open_side(char **paths, size_t n, struct run_side *s, struct lg_error
 
 	if (rc <= 0)
 		return rc;
-	rc = lg_load(paths, n, &s->l, err);
+	rc = lg_load_run(paths, n, &s->l, err);
 	if (!rc)
 		rc = lg_judge(&s->l, 0, (double)NAN, err);
 	return rc ? rc : lg_side_new(s->l.verdict, &s->side, err);

@@ -232,32 +232,6 @@ static int write_page(const struct lg_verdict *v, const struct lg_run_table *row
 	return LG_EXIT_FAILED;
 }
 
-/* Runs that were left out come behind the one that was judged; without any, its ranks. */
-static int fill_table(struct lg_runs *runs, const struct lg_loaded *l, struct lg_run_table *t,
-		      struct lg_error *err)
-{
-	struct lg_run_row *others;
-	size_t n;
-	int rc;
-
-	if (!l->n_other) {
-		t->of = l->verdict;
-		/* The ranks of one recording are in its verdict, which shall fit a screen. */
-		if (l->n < 2 || !lg_run_ranks(l->verdict, &t->row, &t->n))
-			return 0;
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	}
-	rc = lg_runs_judge(runs, l, &others, &n, err);
-	t->row = rc ? NULL : lg_calloc(n + 1, sizeof *t->row);
-	if (t->row) {
-		lg_run_row_of(l->verdict, &t->row[t->n++]);
-		for (size_t i = 0; i < n; i++)
-			t->row[t->n++] = others[i];
-	}
-	lg_free(others);
-	return rc || t->row ? rc : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-}
-
 /* Together they are too large: a table of what each says by itself. */
 static int each_alone(struct lg_runs *runs, const struct options *opt, struct lg_error *err)
 {
@@ -314,7 +288,7 @@ static int run(int argc, char **argv)
 	lg_import_parts_runs = true;
 	if (!rc && refused < 0)
 		rc = lg_load_paths(&paths, &l, &err) ?: lg_judge(&l, opt.victim, opt.cost, &err) ?:
-		     fill_table(&runs, &l, &t, &err);
+		     lg_runs_table(&runs, &l, &t, &err);
 	if (refused >= 0) {
 		rc = refused;
 	} else if (rc == LG_E_NOMEM && several && !opt.html) {

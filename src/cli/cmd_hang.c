@@ -97,7 +97,7 @@ static int judge_and_print(char **paths, size_t n, const struct options *opt)
 	struct lg_out *o;
 	int rc = LG_EXIT_FAILED;
 
-	if (lg_load(paths, n, &l, &err) || lg_judge(&l, 0, (double)NAN, &err) ||
+	if (lg_load_run(paths, n, &l, &err) || lg_judge(&l, 0, (double)NAN, &err) ||
 	    lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
 		lg_complain(&err);
 	} else {

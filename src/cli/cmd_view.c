@@ -13,11 +13,11 @@
 #include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
+#include "cli/runs.h"
 #include "import/import.h"
 #include "record/runtime_dir.h"
 #include "report/convert.h"
 #include "report/report.h"
-#include "report/runs.h"
 #include "serve/serve.h"
 
 extern char **environ;
@@ -90,19 +90,9 @@ static const struct lg_document documents[N_PAGES] = {
 	[HANDOFF] = { "perfetto", "text/html; charset=utf-8" },
 };
 
-static int write_report(const struct lg_loaded *l, struct lg_out *o, struct lg_error *err)
-{
-	struct lg_run_table ranks = { .of = l->verdict };
-	int rc = l->n > 1 ? lg_run_ranks(l->verdict, &ranks.row, &ranks.n) : 0;
-
-	rc = rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : lg_report_html(l->verdict, &ranks, o, err);
-	lg_free(ranks.row);
-	return rc;
-}
-
 /* Write one into dir, and open it; it loses its name: nothing of it stays, however we end. */
-static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l, const char *ui, int which,
-		     int *ret_file, struct lg_error *err)
+static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l, const struct lg_run_table *runs,
+		     const char *ui, int which, int *ret_file, struct lg_error *err)
 {
 	static const struct lg_window all = { INT64_MIN, INT64_MAX };
 	char path[sizeof dir->path + 16], title[4096];
@@ -114,7 +104,7 @@ static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l
 	if (rc)
 		return rc;
 	if (which == REPORT)
-		rc = write_report(l, o, err);
+		rc = lg_report_html(l->verdict, runs, o, err);
 	else if (which == TRACE)
 		rc = lg_perfetto_write(l->trace, l->verdict, &all, o, err);
 	else
@@ -132,7 +122,8 @@ static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l
 	return 0;
 }
 
-static int make_pages(int file[N_PAGES], const struct lg_loaded *l, const char *ui, struct lg_error *err)
+static int make_pages(int file[N_PAGES], const struct lg_loaded *l, const struct lg_run_table *runs, const char *ui,
+		      struct lg_error *err)
 {
 	struct lg_runtime_dir dir;
 	int rc = lg_runtime_dir_make(&dir, false, environ, err);
@@ -141,7 +132,7 @@ static int make_pages(int file[N_PAGES], const struct lg_loaded *l, const char *
 		return rc;
 	lg_progress_start("drawing ...");
 	for (int i = 0; i < N_PAGES && !rc; i++)
-		rc = make_page(&dir, l, ui, i, &file[i], err);
+		rc = make_page(&dir, l, runs, ui, i, &file[i], err);
 	lg_progress_stop();
 	lg_runtime_dir_remove(&dir);
 	return rc;
@@ -196,16 +187,20 @@ static void tell(const struct lg_server *s)
 	fflush(stdout);
 }
 
-static int view(char **paths, size_t n, const struct options *opt, struct lg_server *s, int browser,
-		struct lg_error *err)
+/* runs: takes no part any more when it returns. */
+static int view(struct lg_paths *paths, struct lg_runs *runs, const struct options *opt, struct lg_server *s,
+		int browser, struct lg_error *err)
 {
 	struct lg_loaded l = { 0 };
+	struct lg_run_table t = { 0 };
 	int file[N_PAGES] = { -1, -1, -1 };
 	sigset_t ends;
-	int rc = lg_load_run(paths, n, &l, err) ?: lg_judge(&l, 0, (double)NAN, err) ?:
-		 make_pages(file, &l, opt->ui, err);
+	int rc = lg_load_paths(paths, &l, err) ?: lg_judge(&l, 0, (double)NAN, err) ?:
+		 lg_runs_table(runs, &l, &t, err) ?: make_pages(file, &l, &t, opt->ui, err);
 
+	lg_runs_done(runs);
 	lg_loaded_done(&l);
+	lg_free(t.row);
 	rc = rc ?: lg_serve_start(s, file, err);
 	for (int i = 0; i < N_PAGES; i++)
 		if (file[i] >= 0)
@@ -226,21 +221,29 @@ static int view(char **paths, size_t n, const struct options *opt, struct lg_ser
 static int run(int argc, char **argv)
 {
 	struct options opt = { .ui = PERFETTO_UI };
+	struct lg_paths paths = { 0 };
+	struct lg_runs runs = { 0 };
 	struct lg_error err = { 0 };
 	struct lg_server *s;
 	int rc = parse(argc, argv, &opt), browser = -1;
 
 	if (rc >= 0)
 		return rc;
+	rc = lg_paths_operands(&paths, argv + optind, (size_t)(argc - optind), &err);
+	if (!rc && paths.n > 1) /* before there is an address: it shall not hold one */
+		lg_runs_start(&runs, &paths, 0);
+	lg_import_parts_runs = true;
 	lg_import_keeps_all = true; /* as convert */
-	rc = lg_serve_open(&s, opt.port, documents, N_PAGES, &err);
+	rc = rc ?: lg_serve_open(&s, opt.port, documents, N_PAGES, &err);
 	if (!rc) {
 		browser = has_browser(&opt) ? browser_later(lg_serve_address(s)) : -1;
-		rc = view(argv + optind, (size_t)(argc - optind), &opt, s, browser, &err);
+		rc = view(&paths, &runs, &opt, s, browser, &err);
 		lg_serve_close(s);
 	}
 	if (browser >= 0)
 		close(browser);
+	lg_runs_done(&runs);
+	lg_paths_done(&paths);
 	if (rc)
 		lg_complain(&err);
 	return rc ? LG_EXIT_FAILED : LG_EXIT_OK;

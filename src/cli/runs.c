@@ -293,6 +293,30 @@ int lg_runs_judge(struct lg_runs *r, const struct lg_loaded *l,
 	return rc ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
 }
 
+int lg_runs_table(struct lg_runs *r, const struct lg_loaded *l, struct lg_run_table *ret, struct lg_error *err)
+{
+	struct lg_run_row *others;
+	size_t n;
+	int rc;
+
+	if (!l->n_other) {
+		ret->of = l->verdict;
+		/* The ranks of one recording are in its verdict, which shall fit a screen. */
+		if (l->n < 2 || !lg_run_ranks(l->verdict, &ret->row, &ret->n))
+			return 0;
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	rc = lg_runs_judge(r, l, &others, &n, err);
+	ret->row = rc ? NULL : lg_calloc(n + 1, sizeof *ret->row);
+	if (ret->row) {
+		lg_run_row_of(l->verdict, &ret->row[ret->n++]);
+		for (size_t i = 0; i < n; i++)
+			ret->row[ret->n++] = others[i];
+	}
+	lg_free(others);
+	return rc || ret->row ? rc : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
 void lg_runs_done(struct lg_runs *r)
 {
 	if (r->pid <= 0)

@@ -131,6 +131,38 @@ def test_other_commands_keep_to_one_run_and_say_so(laggard, tmp_path):
         assert windows != alone and not said
 
 
+@pytest.mark.parametrize("command", ["memory", "hang"])
+def test_commands_of_one_question_keep_to_one_run(laggard, tmp_path, command):
+    first = device_trace(tmp_path / "before.json", pid=7, loader_us=9000)
+    later = device_trace(tmp_path / "after.json", pid=8, start_s=HOUR)
+    other_rank = device_trace(tmp_path / "rank1.json", pid=9, rank=1, loader_us=9000)
+
+    def steps(*files):
+        done = laggard(command, *files, "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        return len(told["inputs"]), told["steps"], "laggard explain has a table of all" in done.stderr
+
+    one, alone, said = steps(first)
+    assert one == 1 and alone["count"] == 12 and not said
+    assert steps(first, later) == (1, alone, True)
+    two, _, said = steps(first, other_rank)
+    assert two == 2 and not said
+
+
+def test_a_side_of_a_diff_is_one_run(laggard, tmp_path):
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        device_trace(tmp_path / side / "run.json", pid=7, loader_us=9000)
+    alone = json.loads(laggard("diff", tmp_path / "a", tmp_path / "b", "--json").stdout)
+    device_trace(tmp_path / "b/the_later.json", pid=8, start_s=HOUR)
+    done = laggard("diff", tmp_path / "a", tmp_path / "b", "--json")
+    both = json.loads(done.stdout)
+    assert both["steps"] == alone["steps"] and both["steps"]["count"] == 12
+    assert [i["path"] for i in both["inputs"]] == [i["path"] for i in alone["inputs"]]
+    assert "laggard explain has a table of all" in done.stderr
+
+
 def test_windows_of_one_process_are_one_run(explain, tmp_path):
     first = device_trace(tmp_path / "w1.json")
     later = device_trace(tmp_path / "w2.json", start_s=HOUR, first=5000)

@@ -15,6 +15,7 @@ import threading
 import time
 
 import pytest
+from device_trace import device_trace
 from test_html import modules  # noqa: F401  pylint: disable=unused-import
 
 TRACE = pathlib.Path(__file__).resolve().parents[1] / "data/kineto/train.json.gz"
@@ -92,6 +93,15 @@ def test_what_is_served_is_what_files_would_hold(view, laggard, tmp_path):
     assert v.get(v.folder, method="HEAD")[0].getheader("Content-Length") == str(len(page))
     answer, page = v.get(v.folder + "perfetto")
     assert answer.status == 200 and b'data-ui="https://ui.perfetto.dev"' in page
+
+
+def test_other_runs_are_rows_of_the_report(view, laggard, tmp_path):
+    runs = [device_trace(tmp_path / f"{name}.json", pid=7 + i, start_s=3600 * i) for i, name in enumerate(("one", "two"))]
+    v = view(*runs)
+    assert laggard("explain", *runs, "--html", tmp_path / "page.html").returncode == 0
+    page = v.get(v.folder)[1]
+    assert page == (tmp_path / "page.html").read_bytes() and b"two.json" in page[page.index(b'<section id="runs"'):]
+    v.server()  # who judged the other run is gone
 
 
 def test_who_has_not_the_word_gets_nothing(view):

@@ -99,7 +99,8 @@ static int run(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	if (lg_load_run(argv + optind, (size_t)(argc - optind), &l, &err) || lg_judge(&l, 0, (double)NAN, &err)) {
+	if (lg_load_run(argv + optind, (size_t)(argc - optind), &l, &err) ||
+	    lg_judge(&l, 0, (double)NAN, &err)) {
 		lg_complain(&err);
 		rc = LG_EXIT_FAILED;
 	} else {

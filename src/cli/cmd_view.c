@@ -91,8 +91,9 @@ static const struct lg_document documents[N_PAGES] = {
 };
 
 /* Write one into dir, and open it; it loses its name: nothing of it stays, however we end. */
-static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l, const struct lg_run_table *runs,
-		     const char *ui, int which, int *ret_file, struct lg_error *err)
+static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l,
+		     const struct lg_run_table *runs, const char *ui, int which, int *ret_file,
+		     struct lg_error *err)
 {
 	static const struct lg_window all = { INT64_MIN, INT64_MAX };
 	char path[sizeof dir->path + 16], title[4096];
@@ -122,8 +123,8 @@ static int make_page(const struct lg_runtime_dir *dir, const struct lg_loaded *l
 	return 0;
 }
 
-static int make_pages(int file[N_PAGES], const struct lg_loaded *l, const struct lg_run_table *runs, const char *ui,
-		      struct lg_error *err)
+static int make_pages(int file[N_PAGES], const struct lg_loaded *l, const struct lg_run_table *runs,
+		      const char *ui, struct lg_error *err)
 {
 	struct lg_runtime_dir dir;
 	int rc = lg_runtime_dir_make(&dir, false, environ, err);

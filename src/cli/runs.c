@@ -293,7 +293,8 @@ int lg_runs_judge(struct lg_runs *r, const struct lg_loaded *l,
 	return rc ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
 }
 
-int lg_runs_table(struct lg_runs *r, const struct lg_loaded *l, struct lg_run_table *ret, struct lg_error *err)
+int lg_runs_table(struct lg_runs *r, const struct lg_loaded *l, struct lg_run_table *ret,
+		  struct lg_error *err)
 {
 	struct lg_run_row *others;
 	size_t n;

@@ -28,8 +28,8 @@ void lg_runs_start(struct lg_runs *r, const struct lg_paths *paths, int32_t vict
  */
 int lg_runs_judge(struct lg_runs *r, const struct lg_loaded *l,
 		  struct lg_run_row **ret, size_t *ret_n, struct lg_error *err) LG_MUST_CHECK;
-/* Of l, which is judged: runs that were left out, behind the one that was not; without any, its ranks. ret->row is
- * freed by the caller, also where this fails. */
+/* Of l, which is judged: runs that were left out, behind the one that was not; without any, its ranks.
+ * ret->row is freed by the caller, also where this fails. */
 int lg_runs_table(struct lg_runs *r, const struct lg_loaded *l, struct lg_run_table *ret,
 		  struct lg_error *err) LG_MUST_CHECK;
 void lg_runs_done(struct lg_runs *r);

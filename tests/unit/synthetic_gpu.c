@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/order.h"
 #include "synthetic_gpu.h"
 
 #include <stdio.h>
@@ -117,7 +118,9 @@ static void launch(struct sim *s, int stream, const char *name, int64_t ns, cons
 
 		if (s->p->unseen_ns && (late || !s->p->late_unseen) && s->corr % 20 == 0)
 			s->free[stream] = (s->free[stream] > at ? s->free[stream] : at) + s->p->unseen_ns;
-		start = device(s, stream, at + latency, ns, LG_SPAN_KERNEL, name, 0);
+		/* The driver hands a kernel over as the last thing that a call does. */
+		start = device(s, stream, at + LG_MAX(latency, cost - cost / 2 - 2 * US), ns, LG_SPAN_KERNEL,
+			       name, 0);
 		cost = full + (s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2);
 		if (s->p->no_launches)
 			s->now += cost;

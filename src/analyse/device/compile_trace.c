@@ -37,37 +37,6 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 }
 
 /*
- * CUDA_LAUNCH_BLOCKING=1: every launch call returns only after its kernel has ended. By chance that
- * happens only to kernels shorter than the call itself, so only longer ones are looked at.
- */
-static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
-{
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, LG_LIST_LAUNCHES);
-
-	LG_EACH_WHILE(picked, r, g->run, g->n) {
-		size_t n = 0, blocked = 0;
-		struct lg_finding *f;
-
-		LG_EACH_WHILE(lg_gpu_judged(r), w, r->work, r->n_work) {
-			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
-			    !picked[c->t->span.name[w->call]])
-				continue;
-			n++;
-			blocked += lg_span_end(c->t, w->call) >= w->end;
-		}
-		if (n < 20 || blocked * 20 < n * 19)
-			continue;
-		f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
-		f->stage = lg_stage_name(LG_STAGE_FORWARD);
-		f->title = LG_SAYS_DEBUG_LEFT_ON_EVERY_LAUNCH;
-		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
-		lg_evidence_add(c, f, r->from, r->to - r->from, LG_SAYS_DEBUG_LEFT_ON_BLOCKING,
-				blocked, n);
-		return;
-	}
-}
-
-/*
  * Modes and checks that belong into debugging, by functions that only run while they are active: importing a
  * module calls its decorators, set_detect_anomaly(False) is a context, too. Where anomalies are asked for,
  * every operator of forward keeps its stack (torch/csrc/autograd/python_anomaly_mode.cpp).
@@ -168,7 +137,6 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	if (lg_gpu_only(c->t) && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed)
 		in_step_on_cpu(c, g);
 	lg_compile_regions(c, g);
-	launch_blocking(c, g);
 	debug_frames(c, g);
 	return c->failed;
 }

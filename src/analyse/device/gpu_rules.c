@@ -5,6 +5,8 @@
  * All by exposed time: idle nanoseconds of the device, each given to one cause by gpu_idle.c. The
  * raw length of a call (a 50 ms cudaMemcpyAsync while kernels run) is never a loss by itself.
  */
+#include <math.h>
+
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 
@@ -141,6 +143,58 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 	return false;
 }
 
+/*
+ * CUDA_LAUNCH_BLOCKING=1: every launch call returns only after its kernel has ended, and soon. By chance that
+ * happens only to kernels shorter than the call itself, so only longer ones are looked at.
+ */
+static bool is_blocking(const struct lg_case *c, const struct lg_gpu_run *r, const uint8_t *launches,
+			size_t *ret_blocked, size_t *ret_n)
+{
+	enum { KERNEL_NS = 20000, RETURNED_NS = 20000 };
+	int64_t after;
+
+	*ret_n = *ret_blocked = 0;
+	LG_EACH_WHILE(lg_gpu_judged(r), w, r->work, r->n_work) {
+		if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < KERNEL_NS ||
+		    !launches[c->t->span.name[w->call]])
+			continue;
+		++*ret_n;
+		after = lg_span_end(c->t, w->call) - w->end;
+		*ret_blocked += after >= 0 && after <= RETURNED_NS;
+	}
+	return *ret_n >= 20 && *ret_blocked * 20 >= *ret_n * 19;
+}
+
+/* l: of launches; what blocking costs is taken off it. Otherwise the host would run ahead, and a step take as
+ * long as the longer of what both need: the shorter one is lost. */
+static void launch_blocking(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_loss *l)
+{
+	LG_AUTOFREE uint8_t *launches = lg_span_pick(&c->scene, LG_LIST_LAUNCHES);
+	double all = l->ms, busy = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE)).ms;
+	struct lg_gpu_loss lost = *l;
+	size_t n = 0, blocked = 0;
+	struct lg_finding *f;
+	const struct lg_gpu_run *r = launches ? g->run : g->run + g->n;
+
+	while (r < g->run + g->n && !is_blocking(c, r, launches, &blocked, &n))
+		r++;
+	if (r == g->run + g->n)
+		return;
+	lost.ms = fmin(all, busy);
+	lost.share = all > 0 ? l->share * lost.ms / all : 0;
+	f = lg_gpu_idles(c, g, LG_R_DEBUG_LEFT_ON, &lost, 0, 0.9) ?:
+	    lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
+	lg_grade_worth_a_line(f);
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = LG_SAYS_DEBUG_LEFT_ON_EVERY_LAUNCH;
+	f->culprit.function = "CUDA_LAUNCH_BLOCKING";
+	lg_evidence_add(c, f, r->from, r->to - r->from, LG_SAYS_DEBUG_LEFT_ON_BLOCKING, blocked, n);
+	if (isfinite(f->lost_ms))
+		lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_IN_TURN, all, busy);
+	l->ms -= lost.ms;
+	l->share -= lost.share;
+}
+
 static void launch_bound(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH));
@@ -150,6 +204,7 @@ static void launch_bound(struct lg_case *c, struct lg_gpu *g)
 	bool pauses, slower;
 	double fast, slow;
 
+	launch_blocking(c, g, &l);
 	/* Below the floor the device is fed well enough that other levers come first. */
 	if (!r || l.share < LG_N_GPU_LAUNCH_BOUND_FLOOR || may_miss_rows(c, g, r, l.share))
 		return;

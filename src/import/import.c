@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/side_thread.h"
 #include "import/chromejson/chromejson.h"
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
@@ -84,6 +85,7 @@ struct input {
 	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
 	ino_t ino;
+	off_t size;        /* of a file */
 	uint8_t *head;     /* first, or allocated: see ZSTD_HEAD_BYTES */
 	size_t n_head;
 	uint8_t first[HEAD_BYTES];
@@ -255,6 +257,7 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	} else {
 		in->dev = st.st_dev;
 		in->ino = st.st_ino;
+		in->size = st.st_size;
 		rc = read_head(in, fd, true, err);
 	}
 	if (fd >= 0)
@@ -450,19 +453,39 @@ static void describe(struct lg_import_info *info, const struct lg_trace *t, int6
 			info->lost_events = lg_count_sum(info->lost_events, t->diag.count[i]);
 }
 
-static int import_path(const char *path, struct lg_trace **ret, struct lg_import_info *info,
-		       struct input *in, struct lg_error *err)
-{
-	int rc = input_open(in, path, err);
+/* One file on its way into a trace of its own. */
+struct file {
+	const char *path;
+	struct input in;
+	struct lg_trace *t; /* where rc is 0 */
+	struct lg_import_info *info;
+	struct lg_error err;
+	int rc;
+};
 
-	if (rc)
-		return rc;
-	rc = input_unpack(in, err);
-	if (!rc)
-		rc = read_one(in, ret, &info->format, err);
-	input_done(in);
-	info->path = path;
-	return rc;
+static void open_file(struct file *f, const char *path, struct lg_import_info *info)
+{
+	f->path = path;
+	f->info = info;
+	f->t = NULL;
+	f->err = (struct lg_error){ .offset = LG_NO_OFFSET };
+	f->rc = input_open(&f->in, path, &f->err);
+	if (f->rc)
+		return;
+	f->rc = input_unpack(&f->in, &f->err);
+	if (f->rc)
+		input_done(&f->in);
+}
+
+static void read_file(void *arg)
+{
+	struct file *f = arg;
+
+	if (f->rc)
+		return;
+	f->rc = read_one(&f->in, &f->t, &f->info->format, &f->err);
+	input_done(&f->in);
+	f->info->path = f->path;
 }
 
 /* A key for a file: its name without folders, what would split a key made harmless. */
@@ -599,30 +622,54 @@ static int add_input(struct lg_merger *g, struct lg_builder *b, const struct lg_
 }
 
 /* A file that nobody named: if it is no trace, that is noted and 0 returned. */
-static int import_or_leave(const char *path, bool may_leave, struct lg_trace **ret,
-			   struct lg_import_info *info, struct input *in, struct lg_error *err)
+static int leave_out(struct file *f, bool may_leave)
 {
-	struct lg_error own = { .offset = LG_NO_OFFSET };
-	int rc = import_path(path, ret, info, in, &own);
-	size_t n = strlen(in->name);
+	size_t n = strlen(f->in.name);
 
-	if (rc && may_leave && (rc == LG_E_FORMAT || rc == LG_E_UNSUPPORTED)) {
-		const char *why = own.message, *list;
+	if (f->rc && may_leave && (f->rc == LG_E_FORMAT || f->rc == LG_E_UNSUPPORTED)) {
+		const char *why = f->err.message, *list;
 
-		if (!strncmp(why, in->name, n) && !strncmp(why + n, ": ", 2))
+		if (!strncmp(why, f->in.name, n) && !strncmp(why + n, ": ", 2))
 			why += n + 2;
 		/* Nobody named that file: what other files could have been does not matter. */
 		list = strstr(why, LG_REFUSE_LIST);
 		n = list ? (size_t)(list - why) : strlen(why);
-		snprintf(info->left_out, sizeof info->left_out, "%.*s",
-			 (int)(n < sizeof info->left_out ? n : sizeof info->left_out - 1), why);
-		info->unread = true;
-		in->ino = 0;
-		rc = 0;
+		snprintf(f->info->left_out, sizeof f->info->left_out, "%.*s",
+			 (int)(n < sizeof f->info->left_out ? n : sizeof f->info->left_out - 1), why);
+		f->info->unread = true;
+		f->in.ino = 0;
+		f->rc = 0;
 	}
-	if (rc && err)
-		*err = own;
-	return rc;
+	return f->rc;
+}
+
+/* Its reader leaves much of a second CPU unused: another one may work beside it. */
+static bool goes_beside(const struct file *f)
+{
+	enum { WORTH_A_THREAD = 1 << 20 };
+
+	return !f->rc && f->in.best && f->in.best->beside && f->in.size >= WORTH_A_THREAD;
+}
+
+/* Read path[0], and with it path[1] if that is worth it: returns how many. */
+static size_t read_files(struct file f[2], const char *const *path, size_t n, struct lg_import_info *info)
+{
+	struct lg_side_thread beside;
+	struct stat st;
+	size_t k = 1;
+
+	open_file(&f[0], path[0], &info[0]);
+	/* To open a pipe is to wait for its writer, who may have another one to fill first. */
+	if (n > 1 && goes_beside(&f[0]) && !stat(path[1], &st) && S_ISREG(st.st_mode)) {
+		open_file(&f[1], path[1], &info[1]);
+		k = 2;
+	}
+	if (k > 1)
+		lg_side_thread_start(&beside, goes_beside(&f[1]), read_file, &f[1]);
+	read_file(&f[0]);
+	if (k > 1)
+		lg_side_thread_wait(&beside);
+	return k;
 }
 
 /* seen: the files before, their places in paths counted from 1. */
@@ -692,7 +739,7 @@ static int place(struct lg_trace *const *t, size_t n, const struct lg_trace *ref
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
 {
-	struct input *in = lg_calloc(1, sizeof *in);
+	struct file *file = lg_calloc(2, sizeof *file);
 	struct lg_map seen = { 0 };
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
 	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
@@ -700,22 +747,30 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	struct lg_builder *b = NULL;
 	struct lg_merger merger = { 0 };
 	const char *to = NULL;
-	size_t n_read = 0, n_empty = 0, at = 0;
+	size_t n_read = 0, n_empty = 0, at = 0, ahead = 0; /* < ahead: read */
 	int rc = lg_builder_new(&b, err);
 
-	if (!rc && (!in || !t || !rows || !placed))
+	if (!rc && (!file || !t || !rows || !placed))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
 		bool unnamed = may_leave_out && may_leave_out[i], empty = !unnamed && is_empty(paths[i]);
+		struct file *f = &file[ahead > i];
 
-		if (lg_import_reads)
-			lg_import_reads(i, n);
-		rc = import_or_leave(paths[i], unnamed || empty, &t[i], &info[i], in, err);
+		if (ahead <= i) {
+			if (lg_import_reads)
+				lg_import_reads(i, n);
+			ahead = i + read_files(file, paths + i, n - i, info + i);
+		}
+		t[i] = f->t;
+		f->t = NULL;
+		rc = leave_out(f, unnamed || empty);
+		if (rc && err)
+			*err = f->err;
 		if (!rc && empty)
 			lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", paths[i]);
 		n_empty += !rc && empty;
 		if (!rc)
-			rc = same_file(&seen, in, i, paths, err);
+			rc = same_file(&seen, &f->in, i, paths, err);
 		n_read += t[i] != NULL;
 		if (t[i])
 			rows[i] = lg_rows_of(t[i]);
@@ -754,7 +809,9 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	for (size_t i = 0; t && i < n; i++)
 		lg_trace_free(t[i]);
 	lg_free(t);
-	lg_free(in);
+	for (size_t i = 0; file && i < 2; i++)
+		lg_trace_free(file[i].t);
+	lg_free(file);
 	lg_map_done(&seen);
 	lg_free(rows);
 	lg_free(placed);
@@ -773,8 +830,7 @@ int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_leave_out,
 		    struct lg_trace **ret, struct lg_import_info *info, struct lg_error *err)
 {
-	struct lg_trace *t;
-	struct input *in;
+	struct file *f;
 	int rc;
 
 	if (!n_paths)
@@ -782,14 +838,17 @@ int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_le
 	memset(info, 0, n_paths * sizeof *info);
 	if (n_paths > 1)
 		return import_many(paths, n_paths, may_leave_out, ret, info, err);
-	in = lg_calloc(1, sizeof *in);
-	if (!in)
+	f = lg_calloc(1, sizeof *f);
+	if (!f)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	rc = import_path(paths[0], &t, &info[0], in, err);
-	lg_free(in);
-	if (rc)
-		return rc;
-	describe(&info[0], t, 0);
-	*ret = t;
-	return 0;
+	open_file(f, paths[0], &info[0]);
+	read_file(f);
+	rc = f->rc;
+	*ret = f->t;
+	if (!rc)
+		describe(&info[0], f->t, 0);
+	else if (err)
+		*err = f->err;
+	lg_free(f);
+	return rc;
 }

@@ -22,6 +22,7 @@ struct lg_importer {
 	bool (*streams)(const uint8_t *head, size_t n);
 	int (*run_stream)(int fd, const uint8_t *head, size_t n, struct lg_builder *b,
 			  struct lg_error *err);
+	bool beside; /* run() changes nothing but b: it may read another file in another thread meanwhile */
 };
 
 /* Facts about an input that survive the merge. */

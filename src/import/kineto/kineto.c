@@ -113,4 +113,5 @@ const struct lg_importer lg_import_kineto = {
 	.summary = "torch.profiler traces (.json, .json.gz, .json.zst)",
 	.sniff = sniff,
 	.run = run,
+	.beside = true,
 };

@@ -3,6 +3,7 @@
 common; and what is said where there is no verdict."""
 import csv
 import decimal
+import gzip
 import json
 import re
 
@@ -287,3 +288,35 @@ def test_readings_are_told(explain, laggard):
 
 def test_a_verdict_needs_no_list_of_contents(explain, tmp_path):
     assert "contents" not in explain(device_trace(tmp_path / "t.json", loader_us=9000))
+
+
+def test_two_traces_read_at_once_say_what_they_say_one_by_one(explain, laggard, tmp_path):
+    """Large ones are read two at a time; a packed one, which is small, is not. Whatever comes of one of a pair, the other
+    has nothing of it, and what is said first is of the first."""
+    ranks = [device_trace(tmp_path / f"rank{r}.json", pid=10 + r, rank=r, steps=20, loader_us=9000, padding=900) for r in range(3)]
+    assert all(r.stat().st_size > 1 << 20 for r in ranks)
+
+    def verdict(*files):
+        return json.loads(json.dumps(explain(*files)).replace(str(files[0].parent), ""))
+
+    packed = []
+    for path in ranks:
+        packed.append(tmp_path / "packed" / path.name)
+        packed[-1].parent.mkdir(exist_ok=True)
+        packed[-1].write_bytes(gzip.compress(path.read_bytes()))
+        assert packed[-1].stat().st_size < 1 << 20
+    assert verdict(*ranks) == verdict(*packed)
+    whole = ranks[1].read_bytes()
+    for damage in (whole[:len(whole) // 2], whole + b"}", b'{"schemaVersion": 1, "traceEvents": [}' + b" " * (1 << 20), whole[1:]):
+        bad, packed_bad = tmp_path / "bad.json", tmp_path / "packed/bad.json"
+        bad.write_bytes(damage)
+        packed_bad.write_bytes(gzip.compress(damage))
+        for files, others in (((ranks[0], bad, ranks[2]), (packed[0], packed_bad, packed[2])),
+                              ((bad, ranks[0]), (packed_bad, packed[0]))):
+            done, alone = laggard("explain", "--json", *files), laggard("explain", "--json", *others)
+            assert done.returncode == alone.returncode
+            assert done.stderr.replace(str(bad), "BAD") == alone.stderr.replace(str(packed_bad), "BAD")
+            if not done.returncode:
+                assert json.loads(done.stdout)["findings"] == json.loads(alone.stdout)["findings"]
+    twice = laggard("explain", ranks[0], ranks[0])
+    assert twice.returncode == 1 and "are one file" in twice.stderr

@@ -118,6 +118,19 @@ const char *lg_arena_strdup(struct lg_arena *a, const char *s)
 	return p;
 }
 
+void lg_arena_join(struct lg_arena *a, struct lg_arena *b)
+{
+	struct lg_arena_block **end = &b->head;
+
+	while (*end)
+		end = &(*end)->next;
+	/* Behind the first: that one may have room left. */
+	*end = a->head ? a->head->next : NULL;
+	*(a->head ? &a->head->next : &a->head) = b->head;
+	a->failed |= b->failed;
+	*b = (struct lg_arena){ 0 };
+}
+
 void lg_arena_done(struct lg_arena *a)
 {
 	while (a->head) {

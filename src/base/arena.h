@@ -26,6 +26,8 @@ void *lg_arena_readopt(struct lg_arena *a, void *old, void *p);
 /* Room for one more element of size bytes behind the n of v, which begins as NULL and grows by this alone: v,
  * or a copy of twice the size where it is full. NULL as lg_arena_alloc(); v stays as it was. */
 void *lg_arena_room(struct lg_arena *a, void *v, size_t n, size_t size);
+/* All that b has becomes a's, b is empty: two threads had one each. */
+void lg_arena_join(struct lg_arena *a, struct lg_arena *b);
 void lg_arena_done(struct lg_arena *a);
 
 #endif /* LG_BASE_ARENA_H */

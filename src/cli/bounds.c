@@ -155,8 +155,8 @@ static void add_files(char **paths, size_t n)
 	}
 }
 
-/* AddressSanitizer's shadow is a private mapping of terabytes. */
-#if defined(__SANITIZE_ADDRESS__)
+/* The shadow of AddressSanitizer or ThreadSanitizer is a private mapping of terabytes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CAN_LIMIT = 0 };
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || __has_feature(thread_sanitizer)

@@ -32,8 +32,7 @@ static enum lg_host_class host_class(enum lg_name_class k)
 
 enum { FILE_LIBRARY = 1, FILE_USER };
 
-/* What is asked of every row is found once for each name and file; then lanes only read it. */
-static void classify_names(const struct lg_scene *sc, struct lg_gpu *g)
+void lg_gpu_classify_names(const struct lg_scene *sc, struct lg_gpu *g)
 {
 	const struct lg_trace *t = sc->t;
 
@@ -436,7 +435,6 @@ int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run 
 		rc = r->host ? 0 : LG_E_NOMEM;
 	}
 	if (!rc) {
-		classify_names(sc, g);
 		lane[1] = lane[0];
 		lane[0].n = second;
 		lane[1].part += second;

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/side_thread.h"
 #include "timeline/cost.h"
 
 bool lg_gpu_only(const struct lg_trace *t)
@@ -294,6 +295,48 @@ size_t lg_gpu_launch_calls(const struct lg_scene *sc, struct lg_gpu *g, const st
 	return n;
 }
 
+static int look_at(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
+		   const struct owned *owned)
+{
+	int rc = collect_work(sc, g, r, owned) ?: collect_launches_and_hosts(sc, g, r) ?:
+		 lg_gpu_unseen(sc, g, r) ?: lg_scope_of_trace(sc, g, r);
+
+	return rc || !lg_gpu_judged(r) ? rc : lg_gpu_unnamed_saves(sc, r);
+}
+
+/* Every other run, from the first on. */
+struct half {
+	struct lg_scene sc;
+	struct lg_gpu *g;
+	const struct owned *owned;
+	size_t first;
+	int rc;
+};
+
+static void look_at_half(void *arg)
+{
+	struct half *h = arg;
+
+	for (size_t i = h->first; i < h->g->n && !h->rc; i += 2)
+		h->rc = look_at(&h->sc, h->g, &h->g->run[i], h->owned);
+}
+
+static int look_at_all(const struct lg_scene *sc, struct lg_gpu *g, const struct owned *owned)
+{
+	enum { WORTH_A_THREAD = 1 << 18 };
+	struct lg_arena arena = { 0 };
+	struct half one = { .sc = *sc, .g = g, .owned = owned }, other = one;
+	struct lg_side_thread beside;
+
+	other.sc.arena = &arena;
+	other.first = 1;
+	lg_side_thread_start(&beside, g->n > 1 && sc->t->span.n > WORTH_A_THREAD, look_at_half, &other);
+	look_at_half(&one);
+	lg_side_thread_wait(&beside);
+	lg_arena_join(sc->arena, &arena);
+	return one.rc ? one.rc : other.rc;
+}
+
 int lg_gpu_new(struct lg_scene *sc, struct lg_gpu *ret, struct lg_error *err)
 {
 	LG_AUTOFREE lg_prc *owner = lg_calloc(sc->t->track.n + 1, sizeof *owner);
@@ -316,16 +359,9 @@ int lg_gpu_new(struct lg_scene *sc, struct lg_gpu *ret, struct lg_error *err)
 		rc = sort_by_owner(sc->t, owner, &rows, &owned);
 	if (!rc)
 		rc = lg_span_names(sc);
-	LG_EACH_WHILE(!rc, r, ret->run, ret->n) {
-		rc = collect_work(sc, ret, r, &owned);
-		if (!rc)
-			rc = collect_launches_and_hosts(sc, ret, r);
-		if (!rc)
-			rc = lg_gpu_unseen(sc, ret, r);
-		if (!rc)
-			rc = lg_scope_of_trace(sc, ret, r);
-		if (!rc && lg_gpu_judged(r))
-			rc = lg_gpu_unnamed_saves(sc, r);
+	if (!rc) {
+		lg_gpu_classify_names(sc, ret);
+		rc = look_at_all(sc, ret, &owned);
 	}
 	lg_free(rows.row);
 	lg_free(owned.off);

@@ -16,6 +16,8 @@ int lg_launches_copies(const struct lg_launches *l, struct lg_map *copies) LG_MU
 int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 
 /* ---- gpu_hosts.c ---- */
+/* What is asked of every row is found once for each name and file; then threads only read it. */
+void lg_gpu_classify_names(const struct lg_scene *sc, struct lg_gpu *g);
 /* r->host, and what is told by one look at the rows of r's threads. */
 int lg_gpu_hosts(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r,
 		 const struct lg_launches *l) LG_MUST_CHECK;

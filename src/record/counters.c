@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "record/disks.h"
 #include "record/host_memory.h"
 
@@ -49,7 +50,8 @@ struct lg_counters {
 	struct lg_lives *lives;
 	struct lg_disks *disks;
 	struct lg_host_memory *memory;
-	int64_t last, groups_read;
+	int64_t last, groups_read, groups_wait;
+	uint64_t grouped; /* whose groups were read: crowd.pids */
 	struct cpu *cpus;
 	size_t n_cpus, cpus_cap;
 	struct { uint64_t total; struct series out; bool known; } psi[6];
@@ -286,25 +288,69 @@ static void job_groups(void *arg, int32_t pid)
 	add_group(c, c->v1, group, false);
 }
 
+struct crowd {
+	size_t n;
+	uint64_t pids; /* their sum */
+};
+
+static void count_in(void *arg, int32_t pid)
+{
+	struct crowd *k = arg;
+
+	k->n++;
+	k->pids += (uint64_t)pid;
+}
+
+/* False: the group is gone. */
+static bool read_throttled(const struct group *g, uint64_t *ret_ns)
+{
+	char path[600], text[1024], *p;
+
+	snprintf(path, sizeof path, "%s/cpu.stat", g->dir);
+	if (lg_proc_read(path, text, sizeof text) <= 0)
+		return false;
+	p = strstr(text, g->v2 ? "throttled_usec " : "throttled_time ");
+	if (!p)
+		return false;
+	*ret_ns = strtoull(p + 15, NULL, 10) * (g->v2 ? 1000u : 1u);
+	return true;
+}
+
+/*
+ * A job is put into its group as it starts, or soon after. What grows is told from where it was first read
+ * on, so whoever is new is looked at soon, again after twice as long, and so on; many are every 5 s.
+ */
+static void find_groups(struct lg_counters *c, int64_t now)
+{
+	enum { FEW = 32, SOON = EVERY / 4 };
+	struct crowd k = { 0 };
+
+	lg_lives_each_job(c->lives, count_in, &k);
+	if (k.pids != c->grouped && k.n <= FEW)
+		c->groups_wait = SOON;
+	c->grouped = k.pids;
+	if (c->groups_read && now - c->groups_read < c->groups_wait)
+		return;
+	c->groups_wait = LG_MIN(LG_MAX(2 * c->groups_wait, SOON), REPEAT);
+	if (k.n > FEW)
+		c->groups_wait = REPEAT;
+	c->groups_read = now;
+	lg_lives_each_job(c->lives, job_groups, c);
+	for (size_t i = 0; i < c->n_groups; i++)
+		if (!c->groups[i].known)
+			c->groups[i].known = read_throttled(&c->groups[i], &c->groups[i].throttled_ns);
+}
+
 static void read_groups(struct lg_counters *c, int64_t now)
 {
-	if (now - c->groups_read >= 5 * EVERY || !c->groups_read) {
-		c->groups_read = now;
-		lg_lives_each_job(c->lives, job_groups, c);
-	}
 	for (size_t i = 0; i < c->n_groups; i++) {
 		struct group *g = &c->groups[i];
-		char path[600], text[1024], name[600], *p;
 		const char *top = g->v2 ? c->v2 : c->v1;
+		char name[600];
 		uint64_t ns;
 
-		snprintf(path, sizeof path, "%s/cpu.stat", g->dir);
-		if (lg_proc_read(path, text, sizeof text) <= 0)
-			continue; /* the group is gone */
-		p = strstr(text, g->v2 ? "throttled_usec " : "throttled_time ");
-		if (!p)
+		if (!read_throttled(g, &ns))
 			continue;
-		ns = strtoull(p + 15, NULL, 10) * (g->v2 ? 1000u : 1u);
 		snprintf(name, sizeof name, "cgroup.throttled %s",
 			 g->dir[strlen(top)] ? g->dir + strlen(top) : "/");
 		if (g->known && ns >= g->throttled_ns)
@@ -318,6 +364,7 @@ void lg_counters_read(struct lg_counters *c, int64_t now)
 {
 	double seconds = c->last ? (double)(now - c->last) * 1e-9 : 0;
 
+	find_groups(c, now);
 	if (c->last && now - c->last < EVERY)
 		return;
 	c->last = now;

@@ -2,11 +2,15 @@
 """Causes that only a live recording shows: who is behind the wait, and what is said where nobody is."""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "matrix"))
+import quota  # noqa: E402
 
 pytestmark = pytest.mark.live
 
@@ -205,3 +209,34 @@ def test_a_loop_that_never_waits_is_told_what_would_help(verdict):
     assert v["findings"] == [] and v["steps"]["count"] in (0, None)
     assert any("no repeating steps" in text and "laggard.step()" in text and f"pid {loop.pid}" in text
                for text in v["limits"]), v["limits"]
+
+
+COMPUTES = """
+import time
+import laggard
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    with laggard.stage("forward"):
+        stop = time.process_time() + 0.012
+        while time.process_time() < stop:
+            pass
+    laggard.step()
+"""
+
+
+@pytest.mark.parametrize("cpus", (0.6, 2))
+def test_a_used_up_quota_costs_what_the_kernel_counts(verdict, cpus):
+    """From the first second on: the group is one that the job puts itself into when it starts."""
+    try:
+        with quota.group(cpus) as (within, group):
+            v = verdict(*within, PYTHON, "-c", COMPUTES)
+            counted = quota.throttled_ms(group)
+    except RuntimeError as e:
+        pytest.skip(str(e))
+    found = of_id(v, "host.cpu_throttled")
+    if cpus == 2:
+        assert not found and counted < 50, (v["findings"], counted)
+        return
+    assert len(found) == 1 and found[0]["severity"] == "high" and group.name in found[0]["title"], v["findings"]
+    # While another program has the CPU that it was taken off, that one is told.
+    assert 0.7 * counted < found[0]["lost_ms"] < 1.1 * counted, (found[0]["lost_ms"], counted)

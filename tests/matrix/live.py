@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 
+import quota
 import score
 from families import log_uniform
 
@@ -34,8 +35,11 @@ FAMILIES = {
     "live_straggler": ("comms.straggler",), "live_late_now_and_then": ("comms.straggler",), "live_in_turn": ("comms.straggler",),
     "live_loader": ("data.loader_wait",), "live_loader_burst": ("data.loader_wait",),
     "live_save": ("side.checkpoint",), "live_fork": ("host.self_fork",),
+    "live_quota": ("host.cpu_throttled",), "live_crowd": ("host.oversubscribed",), "live_answer": ("host.waited_for",),
+    "live_disk": ("host.io_wait",),
 }
-HEALTHY = ("live_healthy", "live_healthy_neighbours")
+HEALTHY = ("live_healthy", "live_healthy_neighbours", "live_healthy_quota", "live_healthy_answer", "live_healthy_disk")
+DATA_MB = 256  # the file that live_disk reads of
 
 
 def job(rng):
@@ -90,7 +94,20 @@ def draw(family, number, seed):
         spec.update(save_every=every, save_mb=rng.randint(1, 40), serialize_us=weight * period_ms * 500)
     elif family == "live_fork":
         spec.update(mb=rng.choice([400, 1000, 1800]), fork_every=every, world=min(spec["world"], 2))
-    elif family in HEALTHY:
+    elif family in ("live_quota", "live_healthy_quota"):
+        spec["world"], spec["host_us"], spec["device_us"] = rng.choice([1, min(2, CPUS)]), 0.7 * step_us, 0.3 * step_us
+        used = spec["world"] * 0.7  # CPUs, while nobody holds it up
+        spec["quota"] = used * rng.uniform(0.4, 0.8) if family in FAMILIES else max(1.5 * used, spec["world"])
+    elif family == "live_crowd":
+        spec["world"], spec["pin"], spec["host_us"], spec["device_us"] = min(2 * CPUS, 16), 1, 0.8 * step_us, 0.2 * step_us
+    elif family in ("live_answer", "live_healthy_answer"):
+        late = weight * period_ms if family in FAMILIES else 0
+        spec["world"], spec["asks"] = min(spec["world"], CPUS), 1
+        beside = [["serve", first_ms, period_ms, late, "SOCKET", rng.choice([0, 1])]]
+    elif family in ("live_disk", "live_healthy_disk"):
+        spec["world"] = min(spec["world"], CPUS)
+        spec.update(read_every=every, read_us=weight * period_ms * 1e3 if family in FAMILIES else 200)
+    if family in HEALTHY:
         spec["world"] = min(spec["world"], CPUS)  # more ranks that go on together wait for each other's CPUs
     if family == "live_healthy_neighbours":  # busy, but in nobody's way
         beside = [["walk", first_ms, period_ms, "statm", "PIDS"], ["hog", first_ms, period_ms, rng.uniform(0.2, 1), -1, 1]]
@@ -117,6 +134,13 @@ def excess_ms(steps, acts):
 def cost_ms(family, spec, ranks, acts):
     """(ms lost on rank 0, steps that lost it) by the ranks' own clocks."""
     first = ranks[0]
+    if family == "live_quota":
+        pushed = [max(r[i][4] for r in ranks if i < len(r)) for i in range(len(first))]
+        return sum(pushed) / 1e6, sum(p > 0 for p in pushed)
+    if family == "live_disk":
+        return sum(s[5] for s in first) / 1e6, sum(s[5] > 0 for s in first)
+    if family == "live_crowd":
+        return None, len(first)  # what more CPUs would give back is not on anybody's clock
     if family in ("live_loader", "live_loader_burst"):
         return sum(max(r[i][2] for r in ranks if i < len(r)) for i in range(len(first))) / 1e6, len(first)
     if family == "live_straggler":
@@ -138,13 +162,31 @@ def cpu_s():
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK"), ours.ru_utime + ours.ru_stime
 
 
+def data_file(build):
+    """A file on the disk that the build is on; its pages are no longer in memory."""
+    path = build / "matrix.data"
+    if not path.exists() or path.stat().st_size < DATA_MB << 20:
+        path.write_bytes(os.urandom(1 << 20) * DATA_MB)
+    with path.open("rb") as f:
+        os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
+
+
 def run(laggard, build, spec, beside, folder):
     """(ranks' steps, acts, ms that they waited for CPUs, pids of those beside, recording) of one recorded run."""
-    recording = folder / "run.lag"
-    args = [f"{k}={v}" for k, v in spec.items()] + [f"out={folder}"]
+    with quota.group(spec.get("quota")) as (within, _):
+        return run_within(within, laggard, build, spec, beside, folder)
+
+
+def run_within(within, laggard, build, spec, beside, folder):
+    recording, socket = folder / "run.lag", folder / "socket"
+    args = [f"{k}={v}" for k, v in spec.items()] + [f"out={folder}", f"server={socket}"]
+    if "read_every" in spec:
+        args.append(f"data={data_file(build)}")
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
     with open(folder / "record.log", "wb") as log:
-        job_ = subprocess.Popen([laggard, "record", *as_root, "-o", str(recording), "--", str(build / "matrix_job"), *args],
+        job_ = subprocess.Popen([laggard, "record", *as_root, "-o", str(recording), "--", *within, str(build / "matrix_job"), *args],
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     others = []
     try:
@@ -156,7 +198,7 @@ def run(laggard, build, spec, beside, folder):
             time.sleep(0.02)
         pids = ranks_of(job_.pid)
         for i, argv in enumerate(beside):
-            words = [str(w) for word in argv[1:] for w in (pids if word == "PIDS" else [word])]
+            words = [str(w) for word in argv[1:] for w in (pids if word == "PIDS" else [socket] if word == "SOCKET" else [word])]
             others.append(subprocess.Popen([str(build / "matrix_cause"), argv[0], str(folder / f"beside.{i}"), *words]))
         if job_.wait(SECONDS * 10 + 60):
             raise RuntimeError("the recording failed: " + (folder / "record.log").read_text()[-300:])

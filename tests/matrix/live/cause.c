@@ -5,10 +5,13 @@
  *	cause hog  LOG FIRST_MS PERIOD_MS MS CPU THREADS       has the CPU for MS (CPU -1: any)
  *	cause walk LOG FIRST_MS PERIOD_MS FILE PID...          reads /proc/PID/FILE of each in turn
  *	cause stop LOG FIRST_MS PERIOD_MS MS PID...            stops one after the other for MS
+ *	cause serve LOG FIRST_MS PERIOD_MS MS SOCKET BUSY      answers at once, but for MS, when it computes
+ *	                                                       (BUSY 1) or sleeps
  *
  * Each act is a line in LOG: start and duration in ns, CLOCK_MONOTONIC.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +79,41 @@ static void walk(const char *file, const char *pid)
 		close(fd);
 }
 
+/* Whoever asks is answered, until then. */
+static void serve_until(int64_t at, const char *path)
+{
+	enum { MAX = 32 };
+	static struct pollfd p[MAX];
+	static nfds_t n;
+	struct sockaddr_un me = { .sun_family = AF_UNIX };
+
+	if (!n) {
+		snprintf(me.sun_path, sizeof me.sun_path, "%s", path);
+		p[0].fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		p[0].events = POLLIN;
+		if (bind(p[0].fd, (struct sockaddr *)&me, sizeof me) || listen(p[0].fd, MAX))
+			exit(2);
+		n = 1;
+	}
+	for (int64_t left; (left = at - now()) > 0;) {
+		struct timespec t = { left / 1000000000, left % 1000000000 };
+
+		if (ppoll(p, n, &t, NULL) <= 0)
+			continue;
+		if (p[0].revents && n < MAX) {
+			p[n].fd = accept4(p[0].fd, NULL, NULL, SOCK_CLOEXEC);
+			p[n].events = POLLIN;
+			n += p[n].fd >= 0;
+		}
+		for (nfds_t i = 1; i < n; i++) {
+			char c;
+
+			if (p[i].revents && (read(p[i].fd, &c, 1) != 1 || write(p[i].fd, &c, 1) != 1))
+				p[i].events = 0, p[i].fd = -1;
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	FILE *log = argc > 5 ? fopen(argv[2], "we") : NULL;
@@ -93,10 +133,18 @@ int main(int argc, char **argv)
 	for (int n = 0;; n++, at += period) {
 		int64_t from;
 
-		sleep_until(at);
+		if (!strcmp(argv[1], "serve") && argc > 7)
+			serve_until(at, argv[6]);
+		else
+			sleep_until(at);
 		from = now();
 		if (!strcmp(argv[1], "hog")) {
 			hog(atof(argv[5]), argc > 7 ? atoi(argv[7]) : 1);
+		} else if (!strcmp(argv[1], "serve") && argc > 7) {
+			if (atoi(argv[7]))
+				hog(atof(argv[5]), 1);
+			else
+				sleep_until(from + (int64_t)(atof(argv[5]) * 1e6));
 		} else if (argc < 7) {
 			return 2;
 		} else if (!strcmp(argv[1], "walk")) {

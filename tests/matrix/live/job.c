@@ -6,10 +6,10 @@
  *
  * Starts WORLD ranks of itself. A rank's compute is part host (it spins), part device (it sleeps, as a host
  * does that waits for one). What it does and when goes to OUT/steps.RANK: start, duration, time without a
- * batch, arrival at the collective (ns, CLOCK_MONOTONIC); what it does wrong goes to OUT/acts.RANK: start,
- * duration; what its threads waited for a CPU while it stepped, as the kernel counts it (run_delay of
- * /proc/PID/task/TID/schedstat), to OUT/delay.RANK. No library of training, so that a run is ready at once
- * and short.
+ * batch, arrival at the collective, how long it had work and no CPU, how long it waited for the disk (ns,
+ * CLOCK_MONOTONIC); what it does wrong goes to OUT/acts.RANK: start, duration; what its threads waited for a
+ * CPU while it stepped, as the kernel counts it (run_delay of /proc/PID/task/TID/schedstat), to
+ * OUT/delay.RANK. No library of training, so that a run is ready at once and short.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,21 +62,28 @@ static int64_t now(void)
 }
 
 static volatile uint64_t sink;
+/* ns in this step: with work and no CPU; for the disk. */
+static int64_t pushed, fetched;
+
+static int64_t had_cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 /* So much of the CPU's time, however long that takes: who is pushed aside has it yet to do. */
 static void spin(double us)
 {
-	struct timespec t;
-	int64_t begun, had;
+	int64_t from = now(), begun = had_cpu(), had;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	begun = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 	do {
 		for (int i = 0; i < 5000; i++)
 			sink += (uint64_t)i * sink;
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-		had = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - begun;
+		had = had_cpu() - begun;
 	} while (had < (int64_t)(us * 1e3));
+	pushed += now() - from - had;
 }
 
 static void rest(double us)
@@ -146,6 +154,7 @@ static int64_t next_batch(void)
 
 static struct {
 	int rank, world, fd[WORLD_MAX];
+	int server, disk; /* -1 = none */
 	double host_us, device_us, noise;
 	int maps;
 	FILE *acts, *delay;
@@ -233,6 +242,41 @@ static void fork_child(void)
 	act(from);
 }
 
+/* Asks somebody who is not of the job, once there is one, and waits for the answer. */
+static void ask(const char *path)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	char c = 0;
+
+	if (me.server < 0) {
+		snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+		me.server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (connect(me.server, (struct sockaddr *)&to, sizeof to)) {
+			close(me.server);
+			me.server = -1;
+		}
+	}
+	if (me.server >= 0 && (write(me.server, &c, 1) != 1 || read(me.server, &c, 1) != 1))
+		exit(1);
+}
+
+/* Reads from the disk itself, here and there, for so long. */
+static void fetch(double us)
+{
+	enum { BLOCK = 1 << 20 };
+	static void *block;
+	int64_t from = now(), cpu = had_cpu();
+	off_t blocks = lseek(me.disk, 0, SEEK_END) / BLOCK;
+
+	if (!block && posix_memalign(&block, 4096, BLOCK))
+		exit(2);
+	while (now() - from < (int64_t)(us * 1e3))
+		if (pread(me.disk, block, BLOCK, (off_t)(uniform() * (double)blocks) * BLOCK) != BLOCK)
+			exit(1);
+	fetched += now() - from - (had_cpu() - cpu);
+	act(from);
+}
+
 /* ns, of all threads that there are. */
 static long long waited_for_cpu(void)
 {
@@ -280,7 +324,8 @@ static void rank_main(char **argv)
 	int64_t end, began;
 	int every = (int)value(argv, "every", 0), turn = (int)value(argv, "turn", 0);
 	int late = (int)value(argv, "late_rank", -1), forks = (int)value(argv, "fork_every", 0);
-	int save_every = (int)value(argv, "save_every", 0);
+	int save_every = (int)value(argv, "save_every", 0), read_every = (int)value(argv, "read_every", 0);
+	const char *server = value(argv, "asks", 0) > 0 ? word(argv, "server") : NULL;
 	double late_us = value(argv, "late_us", 0);
 	size_t bytes = (size_t)(value(argv, "mb", 8) * 1e6);
 	char *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -305,6 +350,12 @@ static void rank_main(char **argv)
 	loader.us = value(argv, "loader_us", 0);
 	loader.burst_us = value(argv, "burst_us", 0);
 	loader.burst_every = (int)value(argv, "burst_every", 0);
+	me.server = me.disk = -1;
+	if (read_every) {
+		me.disk = open(word(argv, "data"), O_RDONLY | O_DIRECT | O_CLOEXEC);
+		if (me.disk < 0)
+			exit(2);
+	}
 	pthread_create(&t, NULL, load, NULL);
 	meet(0);
 	me.delay = log_of(out, "delay");
@@ -317,6 +368,7 @@ static void rank_main(char **argv)
 		int whose = turn && every ? n / every % me.world : late;
 
 		began = now();
+		pushed = fetched = 0;
 		if (!me.rank && began > end)
 			break;
 		waited = next_batch();
@@ -327,6 +379,10 @@ static void rank_main(char **argv)
 			spin(late_us * noisy(0.05));
 			act(from);
 		}
+		if (server)
+			ask(server);
+		if (read_every && n % read_every == 0 && !me.rank)
+			fetch(value(argv, "read_us", 0));
 		compute(0.6, LAG_STAGE_BACKWARD);
 		arrived = now();
 		meet(n);
@@ -336,8 +392,8 @@ static void rank_main(char **argv)
 		if (forks && n % forks == 0 && !me.rank)
 			fork_child();
 		lag_mark_step(n);
-		fprintf(steps, "%lld %lld %lld %lld\n", (long long)began, (long long)(now() - began),
-			(long long)waited, (long long)arrived);
+		fprintf(steps, "%lld %lld %lld %lld %lld %lld\n", (long long)began, (long long)(now() - began),
+			(long long)waited, (long long)arrived, (long long)pushed, (long long)fetched);
 	}
 	fclose(steps);
 	exit(0);

@@ -4,7 +4,8 @@
  *
  * Some hundred rows of each table, spread over all of it, are compared by their times to the nanosecond: no
  * two ranks do a hundred things at the same one. That copies have different names, are packed, or were
- * written by different tools does not matter.
+ * written by different tools does not matter. Dumps of stacks have few rows and no times: of these all that
+ * they say is compared.
  */
 #include "import/same_rows.h"
 
@@ -28,6 +29,30 @@ static uint64_t times(uint64_t h, const int64_t *ts, size_t n)
 	return h;
 }
 
+/* Of what a thread stood in: what tools print of it. */
+static uint64_t stack(uint64_t h, const struct lg_trace *t, lg_stk s)
+{
+	char text[512];
+
+	for (; s; s = t->stack.parent[s]) {
+		h = mix(h, 0);
+		for (const char *p = lg_frame_text(t, t->stack.frame[s], text, sizeof text); *p; p++)
+			h = mix(h, *p);
+	}
+	return h;
+}
+
+/* Is it nothing but what threads stood in at one moment that is not told? */
+static bool is_dump(const struct lg_trace *t)
+{
+	size_t n = t->sample.n;
+
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(lg_string(t, t->sample.event[i]), "py-spy dump") != 0)
+			return false;
+	return n && !t->state.n && !t->span.n && !t->counter.n;
+}
+
 struct lg_rows_seen lg_rows_of(const struct lg_trace *t)
 {
 	struct lg_rows_seen r = { .n = { t->state.n, t->sample.n, t->span.n, t->counter.n, t->process.n,
@@ -37,6 +62,9 @@ struct lg_rows_seen lg_rows_of(const struct lg_trace *t)
 
 	for (size_t p = 1; p < t->process.n; p++)
 		r.hash = mix(mix(r.hash, t->process.pid[p]), t->process.rank[p]);
+	r.dump = is_dump(t);
+	for (size_t i = 0; r.dump && i < t->sample.n; i++)
+		r.hash = stack(mix(r.hash, t->thread.tid[t->sample.thr[i]]), t, t->sample.stack[i]);
 	r.hash = times(r.hash, t->state.ts, t->state.n);
 	r.hash = times(r.hash, t->sample.ts, t->sample.n);
 	r.hash = times(times(r.hash, t->span.ts, t->span.n), t->span.dur, t->span.n);
@@ -55,6 +83,6 @@ bool lg_same_rows(const struct lg_rows_seen *a, const struct lg_rows_seen *b)
 	for (size_t i = 0; i < sizeof a->n / sizeof *a->n; i++)
 		if (a->n[i] != b->n[i])
 			return false;
-	return a->n[0] + a->n[1] + a->n[2] + a->n[3] >= ROWS_MIN && a->first == b->first &&
-	       a->last == b->last && a->hash == b->hash;
+	return (a->dump || a->n[0] + a->n[1] + a->n[2] + a->n[3] >= ROWS_MIN) && a->dump == b->dump &&
+	       a->first == b->first && a->last == b->last && a->hash == b->hash;
 }

@@ -11,6 +11,7 @@ struct lg_rows_seen {
 	size_t n[6];
 	int64_t first, last;
 	uint64_t hash;
+	bool dump; /* of stacks, at no time */
 };
 
 struct lg_rows_seen lg_rows_of(const struct lg_trace *t);

@@ -78,8 +78,8 @@ static inline void lg_gpu_charge(struct lg_gpu_run *r, struct lg_gpu_piece *p, u
 	p->cause = cause;
 	r->by[cause] += p->dur;
 }
-/* Give that time to another cause, so that it is not counted twice. */
-int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a,
+/* Idle time within a whose cause is in the mask `of` gets another one, so that it is not counted twice. */
+int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a, uint32_t of,
 		 uint8_t into) LG_MUST_CHECK;
 /* ---- cpu_places.c ---- */
 /* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */

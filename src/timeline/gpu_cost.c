@@ -162,8 +162,9 @@ static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int6
 	return lo;
 }
 
-/* From *p (all zero but .to = INT64_MIN at first) on to the next part of a piece for want of launches. */
-static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_ivs *a, struct part *p)
+/* From *p (all zero but .to = INT64_MIN at first) on to the next part of a piece with a cause in of. */
+static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_ivs *a, uint32_t of,
+		      struct part *p)
 {
 	for (; p->stretch < a->n; p->stretch++) {
 		const struct lg_iv *s = &a->v[p->stretch];
@@ -176,7 +177,7 @@ static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_iv
 
 			if (ts >= s->end)
 				break;
-			if (v[p->piece].cause != LG_GPU_BY_LAUNCH)
+			if (!(of >> v[p->piece].cause & 1))
 				continue;
 			p->from = LG_MAX(ts, from);
 			p->to = LG_MIN(end, s->end);
@@ -191,7 +192,7 @@ int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_ivs *a)
 	struct part p = { .to = INT64_MIN };
 	int64_t sum = 0;
 
-	while (next_part(r->piece, r->n_pieces, a, &p))
+	while (next_part(r->piece, r->n_pieces, a, LG_GPU_BIT(LG_GPU_BY_LAUNCH), &p))
 		sum += p.to - p.from;
 	return sum;
 }
@@ -258,13 +259,14 @@ static void cut_out(struct lg_gpu_run *r, const struct part *part, size_t n_part
 	}
 }
 
-int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a, uint8_t into)
+int lg_gpu_carve(const struct lg_scene *sc, struct lg_gpu_run *r, const struct lg_ivs *a, uint32_t of,
+		 uint8_t into)
 {
 	struct part p = { .to = INT64_MIN }, *part = NULL;
 	size_t n = 0, cap = 0, more = 0;
 	int rc = 0;
 
-	while (!rc && next_part(r->piece, r->n_pieces, a, &p)) {
+	while (!rc && next_part(r->piece, r->n_pieces, a, of, &p)) {
 		const struct lg_gpu_piece *q = &r->piece[p.piece];
 		int64_t open = n && part[n - 1].piece == p.piece ? part[n - 1].to : q->ts;
 

@@ -125,9 +125,12 @@ static const struct lg_host_seg *doing(const struct lg_gpu_host *h, const struct
 
 static bool first_time(const struct walk *w, const struct lg_host_seg *s)
 {
+	const struct lg_span_tab *t = &w->sc->t->span;
+
 	/* In steady state a long call is a stall of the host, not initialisation. */
 	return s && s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
-	       w->sc->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
+	       t->dur[s->span] >= LG_COLD_CALL_NS &&
+	       (w->r->n_steps < 3 || lg_gpu_asked_in(w->r, t->ts[s->span]) < w->r->n_cold);
 }
 
 /* What the host did that was not to launch; 0 = it was late with it. */

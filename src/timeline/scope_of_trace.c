@@ -353,6 +353,19 @@ static bool is_cold(const struct lg_gpu_run *r, size_t step, int64_t calls)
 	return (double)calls > COLD_SHARE * (double)lg_gpu_step_ns(r, step);
 }
 
+/* Of n steps, those at the beginning that have first-time calls, where hardly one follows; v: by step. */
+static size_t cold_lead(const int64_t *v, size_t n)
+{
+	int64_t first = 0, later = 0;
+	size_t lead = 0;
+
+	while (lead < n && v[lead])
+		first += v[lead++];
+	for (size_t i = lead; i < n; i++)
+		later += v[i];
+	return lead + MIN_REST <= n && later * 10 < first ? lead : 0;
+}
+
 /* The first n steps are left out. */
 static void skip_steps(struct lg_gpu_run *r, size_t n)
 {
@@ -374,6 +387,8 @@ static int judge_cold(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu
 
 	if (sum < 0)
 		return LG_E_NOMEM;
+	if (n >= MIN_REST && !is_old(sc, r) && !comes_again(v, n))
+		r->n_cold = cold_lead(v, n);
 	if ((double)sum <= COLD_SHARE * (double)lg_gpu_wall(r))
 		return 0;
 	for (size_t i = 0; i < n; i++) {
@@ -387,6 +402,7 @@ static int judge_cold(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu
 		for (size_t i = 0; i < lead; i++)
 			r->cold += v[i];
 		skip_steps(r, lead);
+		r->n_cold = 0;
 	}
 	return 0;
 }

@@ -160,6 +160,7 @@ struct lg_gpu_run {
 	size_t n_unseen;
 	int64_t whole;          /* ns: the window with the cold steps that were dropped from it */
 	int64_t cold;           /* ns of first-time calls while the device idled */
+	size_t n_cold;          /* leading steps that are judged, and whose long launch calls are such */
 	/* gpu_launches.c: when kernels were launched that are not in the trace, and all that were; what
 	 * is to be made of it: scope_of_trace.c. */
 	int64_t *unrun, *launched;

@@ -136,3 +136,18 @@ def test_a_byte_order_mark_is_no_text(laggard, tmp_path):
             assert done.returncode == 0, done.stderr
             said.append(done.stdout)
         assert said[0] == said[1], name
+
+
+def test_a_copy_of_a_dump_counts_once(rows, laggard, tmp_path):
+    """It has neither times nor eight rows, by which copies of other files are known: what it says counts."""
+    text = (DATA / "pyspy/dump.txt").read_text()
+    (tmp_path / "one.txt").write_text(text)
+    (tmp_path / "copy.txt").write_text(text)
+    (tmp_path / "later.txt").write_text(text.replace("get (queue.py:180)", "put (queue.py:140)"))
+    (tmp_path / "other.txt").write_text(text.replace("4711", "4712"))
+    one, copy, later, other = (tmp_path / f"{n}.txt" for n in ("one", "copy", "later", "other"))
+    assert rows(one)["sample"] == rows(one, copy)["sample"] == 2
+    assert f"{copy.name} is left out: it has the same rows as" in laggard("explain", one, copy).stderr
+    assert rows(one, later)["sample"] == rows(one, other)["sample"] == 4
+    same = laggard("explain", one, one)
+    assert same.returncode == 1 and "are one file: its rows would count twice" in same.stderr

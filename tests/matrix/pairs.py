@@ -44,11 +44,12 @@ def change(family, rng, job):
 
 
 # The time of a step in a log is its one stage.
-LOGS = {"diff_log_step": ("regress.stage", "regress.step"), "diff_log_loss": ("det.diverged",), "diff_log_same": ()}
+LOGS = {"diff_log_step": ("regress.stage", "regress.step"), "diff_log_loss": ("det.diverged",), "diff_log_same": (),
+        "diff_process": ("regress.process",), "diff_process_same": ()}
 FACTS = ("diff_version", "diff_device")  # which cost nothing: that it is so is all
 ILL = ("diff_loader", "diff_kernels", "diff_precision", "diff_exposed", "diff_straggler", "diff_allocator", "diff_pageable", "diff_recompute", *FACTS,
        *(f for f, ill in LOGS.items() if ill))
-WELL = ("diff_same", "diff_log_same")
+WELL = ("diff_same", "diff_log_same", "diff_process_same")
 
 
 def draw(family, number, seed):
@@ -83,11 +84,59 @@ def logs(rng, folder, ill):
     return paths, lost * 1e3, other * step * (1 + weight) * 1e3
 
 
+def sched(rng, path, period, strangers):
+    """What perf script prints of two ranks that wake each other in every step, and of programs with CPUs of their own:
+    {name: share of a CPU}. The step's length in seconds."""
+    events, t = [], rng.uniform(100, 1e5)
+    idle, ranks = ("swapper", 0), (("python3", 2100), ("python3", 2101))
+
+    def line(at, cpu, who, event):
+        events.append((at, f"{who[0]:>16} {who[1]:>6}/{who[1]:<6} [{cpu:03d}] {at:12.6f}: sched:{event}\n"))
+
+    def switch(at, cpu, a, b, state):
+        line(at, cpu, a, f"sched_switch: prev_comm={a[0]} prev_pid={a[1]} prev_prio=120 prev_state={state} ==> next_comm={b[0]} next_pid={b[1]} next_prio=120")
+
+    def wake(at, cpu, who, whom, target):
+        line(at, cpu, who, f"sched_waking: comm={whom[0]} pid={whom[1]} prio=120 target_cpu={target:03d}")
+
+    begin, steps = t, rng.randint(80, 200)
+    switch(t, 0, idle, ranks[0], "R")
+    switch(t, 1, idle, ranks[1], "R")
+    for _ in range(steps):
+        early, late = t + period * rng.uniform(0.85, 0.9), t + period * rng.uniform(0.95, 1.0)
+        switch(early, 0, ranks[0], idle, "S")
+        wake(late, 1, ranks[1], ranks[0], 0)
+        switch(late + 5e-5, 1, ranks[1], idle, "S")
+        switch(late + 7e-5, 0, idle, ranks[0], "R")
+        wake(late + 3e-4, 0, ranks[0], ranks[1], 1)
+        t = late + 4e-4
+        switch(t, 1, idle, ranks[1], "R")
+    for cpu, (name, share) in enumerate(strangers.items(), 2):
+        who, every, now = (name, rng.randint(3000, 9000)), rng.uniform(0.02, 0.5), begin
+        while now + every < t:
+            took = every * share * rng.uniform(0.8, 1.2)
+            switch(now + 1e-4, cpu, idle, who, "R")
+            switch(now + 1e-4 + took, cpu, who, idle, "S")
+            now += every
+    path.write_text("".join(text for _, text in sorted(events)))
+    return (t - begin) / steps
+
+
+def schedules(rng, folder, ill):
+    """([perf script's text of a job, and of it again], 0, ms): in the second one program more runs, on a CPU that nobody else wants.
+    Others are in both: a file that shows none may be of one program alone."""
+    period, beside = rng.uniform(0.004, 0.08), {f"agent{i}": log_uniform(rng, 0.006, 0.5) for i in range(rng.randint(1, 3))}
+    new = {rng.choice(["exporter", "scand", "updater"]): log_uniform(rng, 0.01, 0.6)}
+    sched(rng, folder / "before.txt", period, beside if ill else {**beside, **new})
+    took = sched(rng, folder / "after.txt", period, {**beside, **new})
+    return [folder / "before.txt", folder / "after.txt"], 0.0, took * 1e3
+
+
 def ask_logs(laggard, family, number, seed):
     ill = LOGS[family]
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
-        paths, lost, wall = logs(random.Random(f"{seed}/{family}/{number}"), pathlib.Path(folder), ill)
-        answer = score.Answer(family, number, wall, {}, [], "", (0, 0))
+        paths, lost, wall = (schedules if "process" in family else logs)(random.Random(f"{seed}/{family}/{number}"), pathlib.Path(folder), ill)
+        answer = score.Answer(family, number, wall, {}, [], "", (0, 0), shown_ms=lost - BETWEEN_RUNS * (wall - lost) if lost else None)
         said = score.ask(laggard, ["diff", "--json", *paths], answer)
     found = said["findings"] if said else []
     if ill:

@@ -302,7 +302,8 @@ static void body(struct sim *s, int step)
 
 			s->now += US;
 			drain(s, "cudaStreamSynchronize");
-			span(s, at, s->now - at, LG_SPAN_OP, 0, "aten::item", -1);
+			span(s, at, s->now - at, LG_SPAN_OP, 0,
+			     p->sync_other && k / p->sync_every % 3 == 2 ? p->sync_other : "aten::item", -1);
 		}
 		if (p->comm_overlaps && k < p->n_comm)
 			collective(s, p->comm_ns);
@@ -490,7 +491,7 @@ static void step(struct sim *s, int k)
 		span(s, s->now + 10 * US, p->next_ns, LG_SPAN_PYTHON, 0, "data.py(5): __next__", -1);
 		span(s, s->now + 11 * US, p->next_ns - 2 * US, LG_SPAN_PYTHON, 0, "<built-in function next>", -1);
 	}
-	s->now += p->hole_ns;
+	s->now += !p->hole_once || s->rank == p->n_ranks - 1 ? p->hole_ns : 0;
 	if (p->hole_op_ns) {
 		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);
 		s->now += p->hole_op_ns;

@@ -28,6 +28,7 @@ struct gpu_plan {
 	int heavy_every;        /* every n-th step has a kernel of heavy_ns; 0 = none */
 	int64_t heavy_ns;
 	int sync_every;         /* .item() after so many kernels; 0 = never */
+	const char *sync_other; /* every third one is in that operator */
 	bool sync_at_end;       /* the host waits for the device at the end of the last step */
 	int64_t copy_ns;        /* one host to device copy a step */
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE, COPY_INSIDE } copy;
@@ -80,6 +81,7 @@ struct gpu_plan {
 	bool checkpointing;
 	double reserved;        /* counter, share of the device's memory; 0 = none */
 	int64_t hole_ns;        /* Python without an event before the step's first work */
+	bool hole_once;         /* of the last rank alone */
 	int64_t hole_op_ns;     /* and an operator that orders nothing at its end */
 	int64_t next_ns;        /* so much of it in an iterator's __next__, which calls another */
 	int optimizers;         /* a step has so many more */

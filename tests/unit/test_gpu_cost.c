@@ -79,7 +79,8 @@ static void each_moment_has_its_cause(void **state)
 				late += moved;
 			}
 		assert_int_equal(lg_gpu_late_within(&r, &a), late);
-		assert_int_equal(lg_gpu_carve(&scene, &r, &a, LG_GPU_BY_BATCH), 0);
+		assert_int_equal(lg_gpu_carve(&scene, &r, &a, LG_GPU_BIT(LG_GPU_BY_LAUNCH),
+					      LG_GPU_BY_BATCH), 0);
 		assert_memory_equal(r.by, by, sizeof by);
 		for (size_t i = 0; i < r.n_pieces; i++) {
 			assert_int_equal(r.piece[i].ts, at);

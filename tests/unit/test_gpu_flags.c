@@ -36,6 +36,32 @@ static void a_loader_without_events_is_inferred(void **state)
 	done(&o);
 }
 
+/* Of several ranks one waits: it has a name. */
+static void the_rank_that_alone_waits_for_a_batch_is_named(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	(void)state;
+	p.n_ranks = 3;
+	p.hole_ns = 20 * MS;
+	for (int cpu = 0; cpu < 2; cpu++) {
+		p.no_device = p.no_launches = cpu;
+		for (int once = 0; once < 2; once++) {
+			struct outcome o;
+			const struct lg_finding *f;
+
+			p.hole_once = once;
+			o = explain(&p);
+			f = find(o.v, "data.loader_wait");
+			assert_non_null(f);
+			assert_string_equal(f->detail, "inferred");
+			assert_int_equal(strstr(f->title, "on rank 2 alone ") != NULL, once);
+			assert_int_equal(strstr(f->title, "rank") != NULL, once);
+			done(&o);
+		}
+	}
+}
+
 static void holes_that_are_no_batch_wait(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -154,6 +180,25 @@ static void backward_under_autocast_and_unscaled_float16(void **state)
 	done(&o);
 }
 
+/* The largest is named, and of several it is not said to be all. */
+static void places_where_the_host_waits_are_counted(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel_ns = 25 * US;
+	p.sync_every = 4;
+	o = first(&p, "gpu.host_sync");
+	assert_non_null(strstr(o.v->findings[0].title, "in aten::item: "));
+	done(&o);
+	p.sync_other = "aten::nonzero";
+	o = first(&p, "gpu.host_sync");
+	assert_non_null(strstr(o.v->findings[0].title, "in aten::item ("));
+	assert_non_null(strstr(o.v->findings[0].title, " % of it) and 1 other place: "));
+	done(&o);
+}
+
 static void what_ddp_need_not_do(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -164,6 +209,13 @@ static void what_ddp_need_not_do(void **state)
 	o = first(&p, "comms.ddp_flags");
 	assert_string_equal(o.v->findings[0].detail, "find_unused_parameters");
 	done(&o);
+	/* Where each step ends with a look at its loss the host has no lead that would hide it. */
+	p.sync_every = p.n_kernels;
+	o = first(&p, "comms.ddp_flags");
+	assert_true(fabs(o.v->findings[0].lost_ms - 10 * 15) < 15);
+	assert_true(!find(o.v, "gpu.host_sync") || find(o.v, "gpu.host_sync")->lost_ms < 10);
+	done(&o);
+	p.sync_every = 0;
 	p.unused_ns = 2 * MS; /* hidden under the step before */
 	quiet(&p);
 	p.unused_ns = 0;
@@ -495,10 +547,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_card_without_tensor_cores_is_not_blamed_for_that),
 		cmocka_unit_test(a_loader_without_events_is_inferred),
+		cmocka_unit_test(the_rank_that_alone_waits_for_a_batch_is_named),
 		cmocka_unit_test(holes_that_are_no_batch_wait),
 		cmocka_unit_test(nested_iterators_do_not_make_up_most_of_a_hole),
 		cmocka_unit_test(mixed_precision_by_hand),
 		cmocka_unit_test(backward_under_autocast_and_unscaled_float16),
+		cmocka_unit_test(places_where_the_host_waits_are_counted),
 		cmocka_unit_test(what_ddp_need_not_do),
 		cmocka_unit_test(unused_parameters_are_looked_for_on_cpus_too),
 		cmocka_unit_test(gathers_that_nobody_prefetched),

@@ -59,6 +59,26 @@ static void an_allocation_in_every_step_is_no_cold_start(void **state)
 	done(&o);
 }
 
+/* A first step that is judged with the others: what its launches take at first is no slow host's. */
+static void a_slow_first_launch_is_a_cold_start_and_no_slow_host(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.cold_ns = 20 * MS;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_true(limited(&o, "first-time initialisation"));
+	done(&o);
+	/* Of a program that has done thousands of steps it is none. */
+	p.first_step = 5000;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.launch_bound"));
+	assert_false(limited(&o, "first-time initialisation"));
+	done(&o);
+}
+
 static void steps_are_told_from_the_thread_that_has_them(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -575,6 +595,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_allocation_in_every_step_is_no_cold_start),
+		cmocka_unit_test(a_slow_first_launch_is_a_cold_start_and_no_slow_host),
 		cmocka_unit_test(steps_are_told_from_the_thread_that_has_them),
 		cmocka_unit_test(marks_that_overlap_by_rounding_are_all_steps),
 		cmocka_unit_test(a_loss_in_few_steps_counts_as_far_as_they_prove_it),

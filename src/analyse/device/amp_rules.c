@@ -311,6 +311,7 @@ static bool backward_too(const struct lg_amp *a)
 int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 {
 	LG_EACH(r, g->run, g->n) {
+		const uint32_t of = LG_GPU_BIT(LG_GPU_BY_LAUNCH);
 		int rc = 0;
 
 		if (!lg_gpu_judged(r) || !r->n_ops)
@@ -319,9 +320,10 @@ int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 			return c->failed = LG_E_NOMEM;
 		for (size_t h = 0; h < r->n_host && !rc; h++) {
 			if (by_hand(r->notes->amp, r))
-				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->hand[h], LG_GPU_BY_CAST);
+				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->hand[h], of, LG_GPU_BY_CAST);
 			if (!rc && backward_too(r->notes->amp))
-				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->again[h], LG_GPU_BY_CAST);
+				rc = lg_gpu_carve(&c->scene, r, &r->notes->amp->again[h], of,
+						  LG_GPU_BY_CAST);
 		}
 		if (rc)
 			return c->failed = rc;

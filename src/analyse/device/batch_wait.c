@@ -16,7 +16,7 @@
  * and it costs only what the device idles in it for want of launches. Most steps must have one; or
  * three and more, each as long as a step (a loader that delivers in bursts): one alone may be anything.
  */
-#include "analyse/device/device_rules.h"
+#include "analyse/device/cpu_rules.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
 
@@ -139,7 +139,8 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 		if (lg_failed(c, find_holes(c, r, &holes)))
 			break;
 		if (is_habit(r, &holes) && (double)lg_gpu_late_within(r, &holes) >= floor)
-			(void)lg_failed(c, lg_gpu_carve(&c->scene, r, &holes, LG_GPU_BY_BATCH));
+			(void)lg_failed(c, lg_gpu_carve(&c->scene, r, &holes, LG_GPU_BIT(LG_GPU_BY_LAUNCH),
+						   LG_GPU_BY_BATCH));
 	}
 	return c->failed;
 }
@@ -164,15 +165,18 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 	return inside * 2 > lg_iv_sum(a);
 }
 
+/* alone: it is r's and no other rank's. */
 static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
-		 const struct lg_ivs *a, const char *what)
+		 const struct lg_ivs *a, const char *what, bool alone)
 {
 	bool known = in_next(c, r, a);
 	size_t longest = 0;
 
 	f->detail = "inferred";
 	f->confidence *= known ? 0.85 : 0.65;
-	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_AT_STEP_START, what, 100 * f->lost_share);
+	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_AT_STEP_START, alone ? lg_text(c, "on %s alone %s", lg_cpu_who(c, r),
+		 what) : what, 100 * (alone && r->n_pieces ? lg_gpu_part(r, (double)r->by[LG_GPU_BY_BATCH]) :
+				      f->lost_share));
 	for (size_t i = 1; i < a->n; i++)
 		if (a->v[i].end - a->v[i].ts > a->v[longest].end - a->v[longest].ts)
 			longest = i;
@@ -187,7 +191,36 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_ru
 		lg_say(c, LG_SAYS_DATA_LOADER_WAIT_IS_INFERRED);
 }
 
-/* Training on the CPU: the hole is exposed as it is. */
+/* Training on the CPU: the hole is exposed as it is. Does r wait so? */
+static bool waits_on_cpu(struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret)
+{
+	*ret = (struct lg_ivs){ 0 };
+	return r->scope == LG_SHOWS_CPU && lg_batch_may_infer(r) && !lg_failed(c, find_holes(c, r, ret)) &&
+	       is_habit(r, ret) &&
+	       (double)lg_iv_sum(ret) >= LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)lg_gpu_wall(r);
+}
+
+static bool alone_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *which)
+{
+	LG_EACH_WHERE(r != which, r, g->run, g->n) {
+		LG_AUTO_IVS holes = { 0 };
+
+		if (waits_on_cpu(c, r, &holes))
+			return false;
+	}
+	return g->n > 1;
+}
+
+static bool alone_on_device(const struct lg_gpu *g, const struct lg_gpu_run *which)
+{
+	int64_t others = 0;
+
+	LG_EACH_WHERE(r != which, r, g->run, g->n)
+		others += r->by[LG_GPU_BY_BATCH];
+	/* Of the rank that all wait for, what is told of lateness names it. */
+	return g->n > 1 && which != g->critical && others * 10 < which->by[LG_GPU_BY_BATCH];
+}
+
 static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	LG_EACH(r, g->run, g->n) {
@@ -195,18 +228,13 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		struct lg_finding *f;
 		double sum;
 
-		if (r->scope != LG_SHOWS_CPU || !lg_batch_may_infer(r))
+		if (!waits_on_cpu(c, r, &holes))
 			continue;
-		if (lg_failed(c, find_holes(c, r, &holes)))
-			return;
 		sum = (double)lg_iv_sum(&holes);
-		if (!is_habit(r, &holes) ||
-		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)lg_gpu_wall(r))
-			continue;
 		f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, sum / 1e6, lg_gpu_part(r, sum), 0.9, r);
 		if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
 			lg_grade_part(f, lg_proven(holes.n), holes.n);
-		tell(c, f, r, &holes, "nothing runs for");
+		tell(c, f, r, &holes, "nothing runs for", alone_on_cpu(c, g, r));
 		return;
 	}
 }
@@ -223,7 +251,7 @@ int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 	    lg_failed(c, find_holes(c, l.worst, &holes)))
 		return c->failed;
 	f = lg_gpu_idles(c, g, LG_R_DATA_LOADER_WAIT, &l, 0, 0.9);
-	tell(c, f, l.worst, &holes, "the device idles");
+	tell(c, f, l.worst, &holes, "the device idles", alone_on_device(g, l.worst));
 	lg_gpu_moments(c, f, l.worst, l.mask, 3, "device idle");
 	return c->failed;
 }

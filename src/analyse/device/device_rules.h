@@ -98,9 +98,10 @@ void lg_gpu_keep_steps(struct lg_case *c, struct lg_finding *f, const struct lg_
 /* Is r's host slower in some steps than in others that launch as much? us from a launch to the next. */
 bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_fast_us,
 		    double *ret_slow_us); /* late_host.c */
-/* Add the n longest pieces of cause as evidence, merged by place. */
-void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
-		    size_t n, const char *what);
+/* Add the n longest pieces of cause as evidence, merged by place. Returns the culprit's place, and how many
+ * others have a twentieth or more; NULL: none has a name. */
+const char *lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+			   size_t n, const char *what);
 /* Does r's device wait for launches in a few long pauses, mostly? *ret_where: what the host is in for nearly
  * all of the longest; NULL = not told. */
 bool lg_gpu_pauses(struct lg_case *c, const struct lg_gpu_run *r, const char **ret_where); /* gpu_rules.c */

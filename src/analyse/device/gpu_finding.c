@@ -379,14 +379,48 @@ static void sum_places(void *arg)
 	}
 }
 
-void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
-		    size_t n, const char *what)
+static const char *named(struct lg_case *c, const struct place *p)
+{
+	return lg_gpu_place(&c->scene, p->op_row, p->site_row) ?: p->call ? lg_string(c->t, p->call) : NULL;
+}
+
+/* The first place, and how many more there are where it has not all of the time. */
+static const char *places_in_words(struct lg_case *c, const struct place *v, size_t n, const char *first)
+{
+	enum { LOOKED_AT = 64, ONE_IN = 20 };
+	const char *other[ONE_IN];
+	int64_t all = 0, mine = 0;
+	size_t n_other = 0, k;
+
+	for (size_t j = 0; j < n; j++)
+		all += v[j].ns;
+	for (size_t j = 0; first && j < n && j < LOOKED_AT; j++) {
+		const char *name = named(c, &v[j]);
+
+		if (!name)
+			continue;
+		if (!strcmp(name, first)) {
+			mine += v[j].ns;
+			continue;
+		}
+		for (k = 0; k < n_other && strcmp(other[k], name) != 0; k++)
+			;
+		if (k == n_other && n_other < ONE_IN && v[j].ns * ONE_IN >= all)
+			other[n_other++] = name;
+	}
+	return !n_other ? first : lg_text(c, "%s (%.0f %% of it) and %zu other place%s", first,
+					  100 * (double)mine / (double)all, n_other, lg_s(n_other));
+}
+
+const char *lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+			   size_t n, const char *what)
 {
 	enum { WORTH_A_THREAD = 1 << 16 };
 	const struct lg_trace *t = c->t;
 	struct lane first = { .t = t, .r = r, .mask = mask, .to = r->n_pieces }, second = first;
 	struct places *l = &first.places;
 	struct lg_side_thread beside;
+	const char *places;
 	struct place *v;
 
 	f->device_causes |= mask;
@@ -415,8 +449,10 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 				v[j].n), where ? ": " : "", where ? where : "", call ? where ? ", in " :
 				": in " : "", call ? call : "");
 	}
+	places = places_in_words(c, v, c->failed ? 0 : l->n, f->culprit.function);
 	lg_free(l->v);
 	lg_map_done(&l->by_key);
 	lg_free(second.places.v);
 	lg_map_done(&second.places.by_key);
+	return places;
 }

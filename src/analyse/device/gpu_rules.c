@@ -11,13 +11,20 @@
 #include "base/words.h"
 
 #define BIT LG_GPU_BIT
+#define ALL_OF_IT 0.9 /* what a sentence may call one place */
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
 	LG_EACH(r, g->run, g->n) {
 		double share = r->whole > 0 ? (double)r->cold / (double)r->whole : 0;
+		int64_t first = r->by[LG_GPU_BY_COLD];
 		struct lg_finding *f;
 
+		if (!r->cold && r->n_cold && lg_gpu_part(r, (double)first) >= LG_N_WARMUP_DOMINATES_SAID) {
+			lg_say(c, LG_SAYS_WARMUP_DOMINATES_IN_STEPS, lg_ms(first), r->n_cold,
+			       lg_s(r->n_cold));
+			return;
+		}
 		if (!r->cold || (r->scope != LG_SHOWS_COLD && !lg_gpu_judged(r)))
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, lg_ms(r->cold), share, 0.9, NULL);
@@ -249,14 +256,15 @@ static void launch_bound(struct lg_case *c, struct lg_gpu *g)
 				    "fewer than three steps in the window" : "no marked steps");
 }
 
-/* The host reads a result and then works, before it launches again. */
-static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_after_sync *a, double share)
+/* The host reads a result and then works, before it launches again. waited: where. */
+static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_after_sync *a,
+		      const char *waited, double share)
 {
-	const char *waited = f->culprit.function;
-	double each = (double)a->ns / (double)a->n / 1e6;
-	const char *does = a->where ? lg_text(c, "is %.1f ms in %s",
+	double each = (double)a->ns / (double)a->n / 1e6, part = (double)a->where_ns / (double)a->ns;
+	const char *does = a->where && part >= ALL_OF_IT ? lg_text(c, "is %.1f ms in %s",
 					      (double)a->where_ns / (double)a->n / 1e6, a->where)
-				    : lg_text(c, "is away for %.1f ms", each);
+			 : lg_text(c, "is away for %.1f ms%s", each, !a->where ? "" :
+				   lg_text(c, ", %.0f %% of it in %s,", part * 100, a->where));
 
 	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_WORKS_AFTER, lg_with(c, " in ", waited), does, share * 100);
 	f->detail = "work_after_sync";
@@ -277,15 +285,14 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_gpu_moments(c, f, l.worst, l.mask, 5, "device idle");
-	where = f->culprit.function;
+	where = lg_gpu_moments(c, f, l.worst, l.mask, 5, "device idle");
 	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_TITLE, lg_with(c, " in ", where), l.share * 100);
 	if (copies * 2 > l.share) {
 		f->detail = "copies_to_host";
 		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
 		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, lg_with(c, ", in ", where));
 	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
-		tell_work(c, f, &after, l.share);
+		tell_work(c, f, &after, where, l.share);
 	}
 	if (!l.worst->has_frames)
 		lg_evidence(c, f, LG_SAYS_GPU_HOST_SYNC_NO_STACKS);

@@ -15,7 +15,8 @@
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 
-/* Idle time for want of launches inside such spans goes to the wrapper. */
+/* Idle time for want of launches inside such spans goes to the wrapper: that, too, in which a synchronisation
+ * before them left the host without a lead that would hide them. Nothing in them waits for the device. */
 static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, int64_t *ret)
 {
 	int64_t before = r->by[LG_GPU_BY_WRAPPER];
@@ -24,7 +25,9 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list
 	for (size_t h = 0; h < r->n_host && !rc; h++) {
 		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, r->host[h].thr, list);
 
-		rc = lg_gpu_carve(&c->scene, r, &a, LG_GPU_BY_WRAPPER);
+		rc = lg_gpu_carve(&c->scene, r, &a, LG_GPU_BIT(LG_GPU_BY_LAUNCH) |
+				  LG_GPU_BIT(LG_GPU_BY_SYNC) | LG_GPU_BIT(LG_GPU_BY_PAGEABLE),
+				  LG_GPU_BY_WRAPPER);
 	}
 	*ret = r->by[LG_GPU_BY_WRAPPER] - before;
 	return rc;
@@ -67,6 +70,8 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, lost / 1e6, share, 0.9, r);
 		if (!s->n)
 			lg_gpu_cap_rare(c, f, r, LG_GPU_BIT(LG_GPU_BY_WRAPPER));
+		/* Its time differs from rank to rank: the others wait for it, too. */
+		f->device_causes |= idle[k] ? LG_GPU_BIT(LG_GPU_BY_WRAPPER) : 0;
 		ddp_words(c, f, k, share, true);
 		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest,
 				LG_SAYS_COMMS_DDP_FLAGS_KERNELS, s->spans, lg_s(s->spans), s->n,

@@ -97,6 +97,7 @@ enum lg_gpu_cause {
 	LG_GPU_BY_BATCH,    /* before a step's first work: the next batch, as is inferred */
 	LG_GPU_BY_CAST,     /* launches of casts between float32 and half precision made by hand */
 	LG_GPU_BY_WRAPPER,  /* what DDP need not do */
+	LG_GPU_BY_CHECK,    /* what anomaly detection asks, waits for and keeps */
 	LG_GPU_BY_LAUNCH,   /* the host was not fast enough */
 	LG_GPU_BY_OTHER,    /* another device of the process works meanwhile */
 	LG_GPU_BY_QUEUED,   /* work was queued, yet the device idled: dependencies, or missing rows */

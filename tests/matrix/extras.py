@@ -6,6 +6,7 @@ CONV = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesiz
 TURN = ("void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float, false, true, (cudnnKernelDataType_t)9>(cudnn::ops::nchw2nhwc_params_t<float>, __nv_bfloat16 const*, __nv_bfloat16*)",
         "void cudnn::ops::nhwcToNchwKernel<__nv_bfloat16, __nv_bfloat16, float, true, false, (cudnnKernelDataType_t)9>(cudnn::ops::nhwc2nchw_params_t<float>, __nv_bfloat16 const*, __nv_bfloat16*)")
 BMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"
+SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas"
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(c10::BFloat16*, c10::BFloat16 const*, int, int, int, bool const*, int, bool)"
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >(int, at::native::FillFunctor<float>, at::detail::Array<char*, 1>)"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}>(int)"
@@ -72,16 +73,16 @@ def copy_back(rank, step, buckets):
             rank.close(e)
 
 
-def check(rank, step, layer, k):
-    """Autograd's anomaly detection: is there a NaN in what the node returns? The host waits for the answer."""
+def check(rank, at, outputs, us):
+    """Autograd's anomaly detection (engine.cpp): is there a NaN in what the node returns? The host waits for each answer. us: what
+    an operator takes that reads two tensors and writes one."""
     if not rank.job.checks:
         return
-    with rank.apart("check", step, layer, k):
-        op(rank, ["aten::isnan", "aten::ne"], ISNAN, 3.0)
-        op(rank, ["aten::any"], ANY, 3.0)
-        outer = rank.open("aten::is_nonzero")
-        rank.item()
-        rank.close(outer)
+    with rank.apart("check", *at):
+        for _ in range(outputs):
+            op(rank, ["aten::isnan", "aten::ne"], ISNAN, us / 2)
+            op(rank, ["aten::_is_any_true", "aten::any"], ANY, us / 6)
+            rank.item()
 
 
 def at_end(rank, step):
@@ -108,7 +109,7 @@ def instead(rank, at, name, kernel, us):
     if step < job.cold_steps and at[1] == 0:
         rank.cold_us = job.cold_us  # its module is loaded by the first launch
     if name == "aten::scaled_dot_product_attention" and is_math(job, at[1]):
-        attention(rank, at, us * job.math_factor)
+        attention(rank, at, us)
         return True
     if kernel != "gemm":
         return False
@@ -121,17 +122,83 @@ def instead(rank, at, name, kernel, us):
     return False
 
 
+class Path:
+    """What the math path's kernels take, by what they read, write and multiply, of as many heads as a fused kernel takes `us` for."""
+
+    def __init__(self, job, us):
+        n, d = job.positions, job.head_dim
+        fused = max(4 * n * n * d / (job.fused_share * job.tflops * 1e6), 8 * n * d / (job.gbps * 1e3))
+        self.job, self.heads = job, us / fused
+        self.n, self.d, self.size = n, d, 4 if job.cast_up else 2
+
+    def moves(self, elements, size=0):
+        return self.heads * elements * (size or self.size) / (self.job.gbps * 1e3)
+
+    def product(self):
+        rate = self.job.tflops * 1e6 / (self.job.fp32_slower if self.job.cast_up else 1)
+        return max(self.heads * 2 * self.n * self.n * self.d / rate, self.moves(2 * self.n * self.d + self.n * self.n))
+
+    def dims(self):
+        shape = [1, max(1, round(self.heads)), self.n, self.d]
+        return {"Input Dims": [shape, shape, shape, [], [], [], [], [], []]} if self.job.shapes else {}
+
+
+def steps_of(path):
+    """[(operator, those inside, its node, forward's kernel and us, backward's)]: torch/.../transformers/attention.cpp."""
+    job, one, all_ = path.job, path.n * path.d, path.n * path.n
+    bmm = SGEMM if job.cast_up else BMM
+    cast = ("aten::to", ["aten::_to_copy", "aten::copy_"], "ToCopyBackward0", [(COPY, path.moves(3 * one, 2))], [(COPY, path.moves(3 * one, 2))])
+    scale = ("aten::mul", [], "MulBackward0", [(COPY, path.moves(2 * one))], [(COPY, path.moves(2 * one))])
+    product = ("aten::matmul", ["aten::bmm"], "BmmBackward0", [(bmm, path.product())], [(bmm, path.product())] * 2)
+    mask = ("aten::add", [], "AddBackward0", [(COPY, path.moves(2 * all_))], [])
+    softmax = [("aten::softmax", ["aten::_softmax"], "SoftmaxBackward0", [(SOFTMAX, path.moves(2 * all_))], [(SOFTMAX, path.moves(3 * all_))])]
+    if job.cast_up:  # _safe_softmax looks for rows that are masked out, and the weights are cast back
+        softmax = [("aten::_safe_softmax", ["aten::softmax", "aten::_softmax"], "SafeSoftmaxBackward0",
+                    [(SOFTMAX, path.moves(2 * all_)), (ISNAN, path.moves(1.25 * all_)), (ANY, path.moves(0.25 * all_))],
+                    [(SOFTMAX, path.moves(3 * all_))]), ("aten::to", ["aten::_to_copy", "aten::copy_"], "", [(COPY, path.moves(1.5 * all_))], [])]
+    casts = [cast] * 3 if job.cast_up else []
+    return [*casts, *([scale, scale] if job.scaled else []), product, *([mask] if job.masked else []), *softmax, product, *casts[:1]]
+
+
 def attention(rank, at, us):
-    job = rank.job
-    rows = [rank.open("aten::scaled_dot_product_attention"), rank.open("aten::_scaled_dot_product_attention_math")]
+    job, path = rank.job, Path(rank.job, us)
+    rows = [rank.open("aten::scaled_dot_product_attention"),
+            rank.open("aten::_scaled_dot_product_attention_math", **{"Sequence number": rank.sequence[rank.tid] + 1, "Fwd thread id": 0}, **path.dims())]
     rank.t += rank.host(job.op_us * 0.3)
+    made = []
     with rank.apart("math", *at):
-        op(rank, ["aten::matmul", "aten::bmm"], BMM, us * 0.3, job.op_us * 0.3)
-        op(rank, ["aten::softmax", "aten::_softmax"], SOFTMAX, us * 0.4, job.op_us * 0.3)
-        op(rank, ["aten::matmul", "aten::bmm"], BMM, us * 0.3, job.op_us * 0.3)
+        for name, inner, node, kernels, _ in steps_of(path):
+            if node:
+                rank.sequence[rank.tid] += 1
+                made.append(rank.sequence[rank.tid])
+            several(rank, [name, *inner], kernels, **({"Sequence number": made[-1], "Fwd thread id": 0} if node else {}))
+    if rank.tid == rank.MAIN:
+        rank.nodes[at[1], "math"] = made
     for e in reversed(rows):
         rank.close(e)
     rank.t += rank.host(job.op_us * 0.3)
+
+
+def attention_backward(rank, step, layer, us):
+    nodes = [s for s in steps_of(Path(rank.job, us)) if s[2]]
+    with rank.apart("math back", step, layer):
+        for (name, inner, node, _, kernels), number in reversed(list(zip(nodes, rank.nodes[layer, "math"]))):
+            made = {"Sequence number": number, "Fwd thread id": 1}
+            outer, own = rank.open(f"autograd::engine::evaluate_function: {node}", **made), rank.open(node, **made)
+            for kernel in kernels:
+                several(rank, [inner[-1] if inner else name], [kernel])
+            rank.close(own)
+            rank.close(outer)
+
+
+def several(rank, names, kernels, **args):
+    """Operators one inside the other, the outermost with these arguments, and what the innermost launches."""
+    rows = [rank.open(n, **(args if n == names[0] else {})) for n in names]
+    for kernel, us in kernels:
+        rank.t += rank.host(rank.job.op_us * 0.3)
+        rank.launch(kernel, rank.device(us))
+    for e in reversed(rows):
+        rank.close(e)
 
 
 def convolution(rank, at, us):

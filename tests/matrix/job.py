@@ -74,8 +74,17 @@ class Job:
     turns: int = 0  # of each convolution: kernels that turn its tensors
     turn_us: float = 0.0
     attention: str = "flash"  # flash, math
-    math_factor: float = 3.0  # as long as the fused kernel
     math_layers: int = 0  # of which; 0 = all
+    positions: int = 1024  # of a sequence
+    head_dim: int = 64
+    cast_up: bool = True  # the math path computes in fp32 (torch since 2.5), by as many times slower products
+    fp32_slower: float = 14.0
+    masked: bool = True
+    scaled: bool = True  # queries and keys, by the path
+    tflops: float = 220.0  # of matrix products
+    gbps: float = 1600.0  # of the device's memory
+    fused_share: float = 0.6  # of tflops, that a fused attention kernel reaches
+    shapes: bool = False  # they are recorded
     fills: int = 0  # kernels that write zeros before each step
     fill_us: float = 0.0
     recompute: bool = False
@@ -89,6 +98,7 @@ class Job:
     compile_us: float = 0.0
     blocking: bool = False  # a launch returns when its kernel is through
     checks: bool = False  # each node of autograd is searched for NaN
+    stack_us: float = 90.0  # and each operator of forward keeps its stack so long
     log_every: int = 0
     log_us: float = 0.0
     log_call: str = ""
@@ -131,6 +141,8 @@ class Rank:
         self.queue = collections.deque()  # ends of launched kernels, in order
         self.correlation = 100 + rank
         self.external = 0
+        self.sequence = collections.Counter()  # thread -> numbers of its operators that autograd knows
+        self.nodes = {}  # (layer, operator of it) -> those of the last forward
         self.section = None
         self.device_no = 0  # on which it launches
         self.blocks = job.blocks
@@ -238,6 +250,20 @@ LAYER = (("aten::linear", "aten::addmm", "gemm", 1.8), ("aten::scaled_dot_produc
          ("aten::linear", "aten::addmm", "gemm", 1.0), ("aten::add", None, ELEMENT.format("CUDAFunctor_add<float>", "CUDAFunctor_add<float>"), 0.35),
          ("aten::layer_norm", "aten::native_layer_norm", NORM, 0.35), ("aten::gelu", None, ELEMENT.format("GeluCUDAKernelImpl", "Gelu"), 0.6))
 
+BACKWARD = {"gemm": 1.0, FLASH: 2.5}  # as long as forward, each of its kernels
+
+
+def numbered(rank, place=None):
+    """Arguments of an operator of forward that makes a node, which its place will ask for."""
+    rank.sequence[rank.tid] += 1
+    if place and rank.tid == Rank.MAIN:
+        rank.nodes[place] = rank.sequence[rank.tid]
+    return {"Sequence number": rank.sequence[rank.tid], "Fwd thread id": 0}
+
+
+def of_node(rank, place):
+    return {"Sequence number": rank.nodes[place], "Fwd thread id": 1} if place in rank.nodes else {}
+
 
 def factor(job, rank, step):
     slow = rank.rank == job.slow_rank and step % job.slow_every == 0
@@ -246,11 +272,23 @@ def factor(job, rank, step):
     return (job.slow_factor if slow else 1.0) * (1 + job.drift * step / max(job.steps - 1, 1)) * math.exp(work + own)
 
 
-def operator(rank, name, inner, kernel, us, tensor=True):
+def matrix_dims(job, name, us):
+    """Two operations for each element of A and column of B."""
+    if not job.shapes:
+        return {}
+    k = 1024
+    shapes = [[max(1, round(us * job.tflops * 1e6 / (2 * k * k))), k], [k, k]]
+    return {"Input Dims": [[k], *shapes, [], []] if name == "aten::addmm" else shapes}
+
+
+def operator(rank, name, inner, kernel, us, tensor=True, place=None):
     job = rank.job
-    outer = rank.open(name)
+    dims = matrix_dims(job, inner or name, us) if kernel == "gemm" else {}
+    outer = rank.open(name, **(numbered(rank, place) if place else {} if inner else dims))
     rank.t += rank.host(job.op_us * 0.35)
-    deep = rank.open(inner) if inner else None
+    if job.checks and place:
+        rank.t += job.stack_us
+    deep = rank.open(inner, **dims) if inner else None
     rank.t += rank.host(job.op_us * 0.2)
     rank.launch(GEMM[tensor] if kernel == "gemm" else kernel, rank.device(us))
     rank.t += rank.host(job.op_us * 0.15)
@@ -378,7 +416,7 @@ def forward_layer(rank, step, layer, each):
     job = rank.job
     for k, (name, inner, kernel, share) in enumerate(LAYER):
         if not extras.instead(rank, (step, layer, k), name, kernel, each * share):
-            operator(rank, name, inner, kernel, each * share, job.tensor_cores)
+            operator(rank, name, inner, kernel, each * share, job.tensor_cores, (layer, k))
 
 
 def one_step(rank, loader, step):
@@ -412,18 +450,21 @@ def one_step(rank, loader, step):
         for k, (name, _, kernel, share) in enumerate(reversed(LAYER)):
             node = {"gemm": "AddmmBackward0", FLASH: "ScaledDotProductFlashAttentionBackward0", NORM: "NativeLayerNormBackward0"}.get(
                 kernel, "GeluBackward0" if name == "aten::gelu" else "AddBackward0")
-            outer = rank.open(f"autograd::engine::evaluate_function: {node}")
+            at = job.layers - 1 - layer
+            if kernel == FLASH and extras.is_math(job, at):
+                extras.attention_backward(rank, step, at, each * share)
+                continue
+            made = of_node(rank, (at, len(LAYER) - 1 - k))
+            outer = rank.open(f"autograd::engine::evaluate_function: {node}", **made)
             if job.recompute and k == 0:  # what its first node needs was not kept
                 with rank.apart("again", step, layer):
                     forward_layer(rank, step, layer, each)
-            if kernel == FLASH and extras.is_math(job, job.layers - 1 - layer):
-                share *= job.math_factor
-            inner = rank.open(node)
+            inner = rank.open(node, **made)
             for part in range(2 if kernel == "gemm" else 1):
                 operator(rank, "aten::mm" if kernel == "gemm" else f"{name}_backward", None,
-                         kernel.replace("fwd", "bwd"), each * share * (1.0 if kernel == "gemm" else 1.6), job.tensor_cores)
+                         kernel.replace("fwd", "bwd"), each * share * BACKWARD.get(kernel, 1.6), job.tensor_cores)
             rank.close(inner)
-            extras.check(rank, step, layer, k)
+            extras.check(rank, (step, layer, k), 2 if kernel == "gemm" else 1, each * 0.35)
             rank.close(outer)
         done = (layer + 1) * buckets // job.layers
         for b in range(layer * buckets // job.layers, done):

@@ -29,6 +29,7 @@ struct sim {
 	int rank;
 	int n_rows, step, n_coll;
 	const char *types;       /* arguments of the next operators */
+	int64_t seq;             /* of the next operator of attention */
 };
 
 static void span(struct sim *s, int64_t ts, int64_t dur, int kind, int stage, const char *name, int64_t seq)
@@ -102,6 +103,9 @@ static void launch(struct sim *s, int stream, const char *name, int64_t ns, cons
 	bool late = s->rank == s->p->late_rank;
 	int64_t full = 0; /* so long the call waits for room */
 	int64_t cost = late && s->p->late_launch_ns ? s->p->late_launch_ns : s->p->launch_ns;
+
+	if (op && s->on == s->main)
+		s->now += s->p->stack_ns;
 
 	if (s->step % 3 == 2)
 		cost = cost * (100 + s->p->slow_launches) / 100;
@@ -260,6 +264,53 @@ static void node(struct sim *s, const char *kernel, int k)
 	span(s, begin, s->now - begin, LG_SPAN_OP, 0, "autograd::engine::evaluate_function: MmBackward0", -1);
 }
 
+enum { ATTENTION_NODES = 3 }; /* of a call */
+
+static int64_t number(const struct sim *s, int64_t n)
+{
+	return s->p->attention.unnumbered ? -1 : n;
+}
+
+/* product, softmax, product inside the call; behind it an operator with the next number */
+static void attention_forward(struct sim *s, const struct gpu_attention *a)
+{
+	for (int i = 0; i < a->calls; i++) {
+		int64_t begin = s->now;
+
+		s->now += 200;
+		launch(s, STREAM_COMPUTE, a->product, a->product_ns, "aten::bmm");
+		launch(s, STREAM_COMPUTE, "void softmax", a->rest_ns, "aten::_softmax");
+		launch(s, STREAM_COMPUTE, a->product, a->product_ns, "aten::bmm");
+		s->now += 200;
+		s->types = a->dims;
+		span(s, begin, s->now - begin, LG_SPAN_OP, 0, "aten::_scaled_dot_product_attention_math",
+		     number(s, s->seq));
+		s->types = NULL;
+		s->seq += ATTENTION_NODES;
+		span(s, s->now, 200, LG_SPAN_OP, 0, "aten::transpose", number(s, s->seq++));
+		s->now += 300;
+	}
+}
+
+static void attention_backward(struct sim *s, const struct gpu_attention *a)
+{
+	static const char *const nodes[ATTENTION_NODES] = { "autograd::engine::evaluate_function: BmmBackward0",
+		"autograd::engine::evaluate_function: SoftmaxBackward0",
+		"autograd::engine::evaluate_function: BmmBackward0" };
+
+	for (int64_t of = s->seq; of > s->seq - a->calls * (ATTENTION_NODES + 1); of -= ATTENTION_NODES + 1)
+		for (int k = 0; k < ATTENTION_NODES; k++) {
+			int64_t begin = s->now;
+
+			s->now += 200;
+			if (k == 1)
+				launch(s, STREAM_COMPUTE, "void softmax", a->rest_ns, "aten::_softmax_backward_data");
+			for (int i = 0; k != 1 && i < 2; i++)
+				launch(s, STREAM_COMPUTE, a->product, a->product_ns, "aten::bmm");
+			span(s, begin, s->now - begin, LG_SPAN_OP, 0, nodes[k], number(s, of - 2 - k));
+		}
+}
+
 static bool is_one_of_few(const struct sim *s)
 {
 	return s->rank >= s->p->late_rank && s->rank < s->p->late_rank + s->p->late_ranks;
@@ -288,7 +339,12 @@ static void body(struct sim *s, int step)
 		if (!p->inference && k == (p->autograd_heavy ? p->n_kernels / 4 : p->n_kernels / 2)) {
 			s->on = s->autograd;
 			begin = s->now;
+			if (p->attention.calls) {
+				attention_backward(s, &p->attention);
+				begin = s->now;
+			}
 		}
+		s->types = s->on == s->autograd ? p->attention.other_dims : NULL;
 		if (p->casts)
 			matrix(s, name, !p->inference && k >= p->n_kernels / 2);
 		else if (p->nodes && s->on == s->autograd)
@@ -297,6 +353,7 @@ static void body(struct sim *s, int step)
 			launch(s, STREAM_COMPUTE,
 			       p->late_slower_every && k % p->late_slower_every ? "void others" : name, kernel_ns(s, step, k),
 			       p->op ? p->op : s->on == s->autograd ? "aten::mm" : "aten::linear");
+		s->types = NULL;
 		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
 			int64_t at = s->now;
 
@@ -561,6 +618,7 @@ static void step(struct sim *s, int k)
 		region(s, 10 * i, p->breaks);
 	}
 	extra(s, &p->extra);
+	attention_forward(s, &p->attention);
 	body(s, k);
 	if (p->side && now) {
 		int64_t start = s->now;

@@ -129,6 +129,7 @@ struct gpu_plan {
 	/* Backward as nodes of autograd, a kernel each: with forward code in every tenth, that many pairs of
 	 * operators (in such a Python call); with a search for NaN behind it. */
 	bool nodes, search_nan;
+	int64_t stack_ns;       /* so long each operator of forward keeps its stack before it launches */
 	int again;
 	const char *again_in;
 	const char *again_op;   /* NULL = aten::linear, aten::gelu */
@@ -151,6 +152,15 @@ struct gpu_plan {
 		int n, grid;
 		int64_t ns;
 	} extra;
+	/* Calls of torch's math path at the beginning of each step, and their nodes in backward: two and four
+	 * matrix products, and a kernel for the rest of either pass. */
+	struct gpu_attention {
+		int calls;
+		const char *product;    /* the kernel */
+		int64_t product_ns, rest_ns;
+		const char *dims, *other_dims; /* of the call; of backward's other products */
+		bool unnumbered;        /* operators have no sequence numbers */
+	} attention;
 	int64_t gloo_ns;        /* a collective on the CPU; all leave it when the last has come */
 	bool compile_logged;    /* the job's log says that torch.compile worked */
 	int64_t other_ns;       /* behind all of a step another device of the process works so long */

@@ -81,9 +81,9 @@ static struct lg_trace *disorder(uint64_t seed)
 		"torch.distributed.ddp.reducer::copy_bucket_to_grad", "FullyShardedDataParallel._pre_forward",
 		"torch.distributed.ddp.reducer::search_unused_parameters", "ncclDevKernel_AllGather_RING",
 		"FullyShardedDataParallel.rate_limiter", "multi_tensor_apply_kernel", "float16_copy_kernel",
-		"autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", "aten::isnan", "aten::gelu",
+		"autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", "aten::isnan", "aten::bmm",
 		"torch/serialization.py(629): save", "logging/__init__.py(1477): info", "Memcpy M2D",
-		"urEnqueueKernelLaunch", "urEventWait",
+		"urEnqueueKernelLaunch", "urEventWait", "aten::gelu",
 	};
 	enum { N_NAMES = sizeof names / sizeof *names };
 	struct lg_builder *b = NULL;

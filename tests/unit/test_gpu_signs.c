@@ -160,13 +160,14 @@ static void a_search_for_nan_in_all_nodes_is_anomaly_detection(void **state)
 	o = explain(&p);
 	f = find(o.v, "debug.left_on");
 	assert_non_null(f);
-	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	assert_non_null(strstr(f->title, "anomaly"));
 	done(&o);
 	p.no_device = true; /* training on the CPU */
 	p.no_launches = true;
 	o = explain(&p);
-	assert_non_null(find(o.v, "debug.left_on"));
+	f = find(o.v, "debug.left_on");
+	assert_non_null(f);
+	assert_true(isnan(f->lost_ms) && f->severity == LG_SEVERITY_MEDIUM);
 	done(&o);
 	/* The loop's own checks, in forward. */
 	p = gpu_healthy;
@@ -175,6 +176,93 @@ static void a_search_for_nan_in_all_nodes_is_anomaly_detection(void **state)
 	o = explain(&p);
 	assert_null(find(o.v, "debug.left_on"));
 	done(&o);
+}
+
+/* Against the same steps without it; what it causes is told by no other rule. */
+static void anomaly_detection_costs_its_checks_and_stacks(void **state)
+{
+	static const struct {
+		int64_t kernel_ns, launch_ns, stack_ns;
+	} rows[] = { { 50 * US, 8 * US, 0 }, { 50 * US, 8 * US, 100 * US }, { 500 * US, 8 * US, 100 * US },
+		     { 10 * US, 12 * US, 60 * US } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct gpu_plan p = gpu_healthy;
+		const struct lg_finding *f;
+		struct outcome o;
+		double without, lost;
+
+		p.nodes = true;
+		p.kernel_ns = rows[i].kernel_ns;
+		p.launch_ns = rows[i].launch_ns;
+		o = explain(&p);
+		without = o.v->median_ms;
+		assert_null(find(o.v, "debug.left_on"));
+		done(&o);
+		p.search_nan = true;
+		p.stack_ns = rows[i].stack_ns;
+		o = explain(&p);
+		f = find(o.v, "debug.left_on");
+		assert_true(f == o.v->findings);
+		lost = (double)o.v->n_judged * (o.v->median_ms - without);
+		if (!(fabs(f->lost_ms - lost) < 0.15 * lost))
+			fail_msg("%zu: lost %g ms, told %g", i, lost, f->lost_ms);
+		assert_null(find(o.v, "gpu.host_sync"));
+		done(&o);
+	}
+}
+
+/* Told of lost time is ns a step. */
+static void attention_loses(const struct gpu_plan *p, double ns)
+{
+	struct outcome o = explain(p);
+	const struct lg_finding *f = find(o.v, "gpu.math_attention");
+	double ms = ns * (double)o.v->n_judged / 1e6;
+
+	assert_non_null(f);
+	if (fabs(f->lost_ms - ms) > 0.05 * ms)
+		fail_msg("lost %g ms, told %g", ms, f->lost_ms);
+	/* They need not be faster: they need not be. */
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+}
+
+static void attention_costs_what_a_fused_kernel_does_not_take(void **state)
+{
+	static const char shapes[] = "dims=[[1,16,1024,64],[1,16,1024,64],[1,16,1024,64],[],[]]";
+	const struct gpu_attention some = { .calls = 4, .product = "ampere_bf16_s16816gemm_bf16_128x64_nn",
+					    .product_ns = 100 * US, .rest_ns = 300 * US };
+	const struct gpu_attention cast = { .calls = 8, .product = "ampere_sgemm_128x64_nn",
+					    .product_ns = 300 * US, .rest_ns = 300 * US };
+	struct gpu_plan p = gpu_healthy;
+
+	(void)state;
+	p.kernel = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn";
+	/* Both passes, but for the products. */
+	p.attention = some;
+	attention_loses(&p, 4.0 * 2 * 300 * US);
+	p.attention.unnumbered = true; /* what of backward is its own is not known */
+	attention_loses(&p, 4.0 * 300 * US);
+	/* Products in fp32 beside others on tensor cores: a fused kernel has these. */
+	p.attention = cast;
+	attention_loses(&p, 8.0 * (2 * 300 + 6 * 300 * 3 / 4) * US);
+	/* 4.3 billion operations, and 2.5 times as many; the others' 2.1 billion take 50 us. */
+	p.attention.dims = shapes;
+	p.attention.other_dims = "dims=[[1024,1024],[1024,1024]]";
+	attention_loses(&p, 8.0 * (2 * 300 + 6 * 300 - 15032.0 / (0.6 * 42.95)) * US);
+	/* Scores of 8 positions are next to nothing beside queries and keys: a fused kernel is no faster. */
+	p.attention = some;
+	p.attention.dims = "dims=[[64,16,8,256],[64,16,8,256],[64,16,8,256],[],[]]";
+	p.attention.other_dims = "dims=[[1024,1024],[1024,1024]]";
+	p.attention.rest_ns = 2 * US;
+	quiet(&p);
+	p.attention.dims = p.attention.other_dims = NULL;
+	quiet(&p);
+	/* Shapes that nobody can multiply. */
+	p.attention = some;
+	p.attention.dims = "dims=[[1,16,0,64],[[9],1,2,3,4,5,6,7,8,9,10],";
+	attention_loses(&p, 4.0 * 2 * 300 * US);
 }
 
 /* Python calls that only an active mode makes; an import, and a context that asks for nothing, do not. */
@@ -618,6 +706,8 @@ int main(void)
 		cmocka_unit_test(calls_that_save_are_checkpoints),
 		cmocka_unit_test(forward_code_in_the_backward_pass_is_recomputation),
 		cmocka_unit_test(a_search_for_nan_in_all_nodes_is_anomaly_detection),
+		cmocka_unit_test(anomaly_detection_costs_its_checks_and_stacks),
+		cmocka_unit_test(attention_costs_what_a_fused_kernel_does_not_take),
 		cmocka_unit_test(modes_are_told_by_calls_that_only_they_make),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 		cmocka_unit_test(the_compiler_works_in_steps_on_cpus_too),

@@ -10,7 +10,10 @@
  * node are forward code; Python stacks name it. From the first to the last of them, all is recomputed.
  *
  * Anomaly detection (torch/csrc/autograd/engine.cpp): every output of every node is asked whether it holds
- * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output.
+ * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output. The host waits for
+ * each answer. And every operator of forward keeps its Python stack for its node (python_anomaly_mode.cpp):
+ * 50 us and more in which an operator calls nothing, where a few are usual. Without it the device would not
+ * compute the answers, and not idle for what the host does meanwhile: that is its price, no other rule's.
  */
 #include <stdlib.h>
 
@@ -41,6 +44,7 @@ struct node {
 	size_t forward;  /* operators */
 	uint32_t row;    /* the first of them */
 	bool gathers, checked;
+	int64_t check;   /* when it was asked for NaN first */
 };
 
 /* What one run's backward pass holds. */
@@ -50,6 +54,7 @@ struct look {
 	int64_t checked_at;
 	uint32_t row;
 	struct lg_gpu_sums again; /* work launched by forward code */
+	struct lg_ivs *checks;   /* when nodes are asked for NaN, where that is wanted */
 };
 
 static int close_region(struct look *l, struct node *n, struct lg_ivs *a)
@@ -72,6 +77,8 @@ static int close_node(struct look *l, struct node *n, struct lg_ivs *a)
 {
 	l->nodes += !n->gathers;
 	l->checked += !n->gathers && n->checked;
+	if (l->checks && n->checked && lg_iv_add(l->checks, n->check, n->end, n->row))
+		return LG_E_NOMEM;
 	return close_region(l, n, a);
 }
 
@@ -130,6 +137,8 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 		case ROW_NAN:
 			if (top && !top->checked && !l->checked_at)
 				l->checked_at = ts;
+			if (top && !top->checked)
+				top->check = ts;
 			if (top)
 				top->checked = true;
 			break;
@@ -146,7 +155,7 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 	}
 	while (!rc && depth)
 		rc = close_node(l, &up[--depth], &a);
-	if (!rc)
+	if (!rc && !l->checks)
 		lg_gpu_sum_within(&c->scene, r, thr, &a, &l->again);
 	return rc;
 }
@@ -195,38 +204,154 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 				lg_span_name(t, l->row) : "");
 }
 
+/* Checks of one's own are on some tensors; these are on all. */
+static bool is_anomaly_mode(const struct look *l)
+{
+	return l->checked >= LG_N_DEBUG_LEFT_ON_CHECKED && 5 * l->checked >= 4 * l->nodes;
+}
+
+/* Stretches inside r's operators of forward, on its main thread, in which they call nothing for long. */
+static int kept_stacks(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *a)
+{
+	enum { LONG_NS = 40000 };
+	const struct lg_trace *t = c->t;
+	struct lg_gpu_rows rows = lg_gpu_rows(&c->scene, r, r->main, NULL);
+	struct {
+		int64_t end;
+		bool op;
+	} up[DEPTH_MAX];
+	int64_t at = INT64_MIN, ts = 0; /* nothing began or ended since */
+	size_t depth = 0;
+	bool more = true;
+	uint32_t row;
+	int rc = 0;
+
+	while (!rc && more) {
+		more = lg_gpu_next_row(&rows, &row);
+		ts = more ? t->span.ts[row] : INT64_MAX;
+		for (; !rc && depth && up[depth - 1].end <= ts; depth--) {
+			if (up[depth - 1].op && up[depth - 1].end - at >= LONG_NS)
+				rc = lg_iv_add(a, at, up[depth - 1].end, LG_NO_ROW);
+			at = LG_MAX(at, up[depth - 1].end);
+		}
+		if (!rc && more && depth && up[depth - 1].op && ts - at >= LONG_NS)
+			rc = lg_iv_add(a, at, ts, LG_NO_ROW);
+		at = ts;
+		if (more && depth < DEPTH_MAX) {
+			up[depth].op = t->span.kind[row] == LG_SPAN_OP;
+			up[depth++].end = lg_span_end(t, row);
+		}
+	}
+	return rc;
+}
+
+/* What thr waits for in its checks, and the kernels of these; what it waits for while it keeps stacks. */
+static int charge_checks(struct lg_case *c, struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *checks)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_gpu_sums s = { .row = LG_NO_ROW };
+	LG_AUTO_IVS stacks = { 0 };
+	int64_t before = r->by[LG_GPU_BY_CHECK];
+	int rc = kept_stacks(c, r, &stacks) ?: lg_gpu_carve(&c->scene, r, &stacks, LG_GPU_BY_CHECK);
+
+	r->notes->checks.stacks += r->by[LG_GPU_BY_CHECK] - before;
+	rc = rc ?: lg_gpu_carve(&c->scene, r, checks, LG_GPU_BY_CHECK);
+	for (size_t i = 0; !rc && i < r->n_pieces; i++) {
+		struct lg_gpu_piece *p = &r->piece[i];
+		bool waits = p->cause == LG_GPU_BY_SYNC && p->span != LG_NO_ROW &&
+			     t->span.thr[p->span] == thr && lg_iv_within(checks, t->span.ts[p->span]);
+
+		if (waits || (p->cause == LG_GPU_BY_D2H && lg_iv_within(checks, p->ts)))
+			lg_gpu_charge(r, p, LG_GPU_BY_CHECK);
+	}
+	for (size_t i = 0; !rc && i < r->n_work; i++)
+		if (r->work[i].class == LG_GPU_COMPUTE && lg_gpu_called_within(&r->work[i], thr, checks))
+			lg_gpu_sum_in(&c->scene, r, i, &s);
+	r->notes->checks.kernels += s.n;
+	r->notes->checks.savable += s.savable;
+	return rc;
+}
+
+/* By string: enum row_kind. NULL: no row is a node of autograd's, or, where nan is wanted, asks for NaN; or
+ * no memory. */
+static uint8_t *kinds(struct lg_case *c, bool nan)
+{
+	uint8_t *kind = lg_calloc(c->t->n_str + 1, 1);
+	bool nodes = false, asks = false;
+
+	for (size_t i = 0; !lg_failed(c, kind ? 0 : LG_E_NOMEM) && i < c->scene.n_span_names; i++) {
+		lg_str name = c->scene.span_names[i];
+
+		kind[name] = (uint8_t)kind_of(lg_string(c->t, name));
+		nodes |= kind[name] == ROW_NODE;
+		asks |= kind[name] == ROW_NAN;
+	}
+	if (kind && nodes && (asks || !nan))
+		return kind;
+	lg_free(kind);
+	return NULL;
+}
+
+int lg_gpu_refine_checks(struct lg_case *c, struct lg_gpu *g)
+{
+	LG_AUTOFREE uint8_t *kind = kinds(c, true);
+
+	LG_EACH_WHILE(kind && !c->failed, r, g->run, g->n)
+		for (size_t h = 0; lg_gpu_judged(r) && r->main && h < r->n_host && !c->failed; h++) {
+			LG_AUTO_IVS checks = { 0 };
+			struct look l = { .row = LG_NO_ROW, .checks = &checks };
+
+			if (!lg_failed(c, look_at(c, r, kind, r->host[h].thr, &l)) && is_anomaly_mode(&l))
+				(void)lg_failed(c, charge_checks(c, r, r->host[h].thr, &checks));
+		}
+	return c->failed;
+}
+
+/* NULL: what the device does is not in the trace. */
+static struct lg_finding *priced_checks(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_CHECK));
+	const struct lg_gpu_run *r = l.worst;
+	struct lg_finding *f;
+	double kernels;
+
+	if (!r || !r->notes->checks.kernels)
+		return NULL;
+	kernels = (double)r->notes->checks.savable;
+	f = lg_gpu_finding(c, g, LG_R_DEBUG_LEFT_ON, l.ms + kernels / 1e6,
+			   l.share + lg_gpu_part(r, kernels), 0.9, r);
+	lg_gpu_cap_rare(c, f, r, l.mask);
+	lg_grade_worth_a_line(f);
+	lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_CHECKS, r->notes->checks.kernels, kernels / 1e6, l.ms,
+		    lg_ms(r->notes->checks.stacks));
+	return f;
+}
+
 static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		    const struct look *l)
 {
-	struct lg_finding *f;
+	struct lg_finding *priced, *f;
 
-	/* Checks of one's own are on some tensors; these are on all. */
-	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes)
+	if (!is_anomaly_mode(l))
 		return;
-	f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
+	priced = priced_checks(c, g);
+	f = priced ?: lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = LG_SAYS_DEBUG_LEFT_ON_ANOMALY;
 	f->culprit.function = LG_ANOMALY_DETECTION;
 	lg_evidence_add(c, f, l->checked_at, 0, LG_SAYS_DEBUG_LEFT_ON_CHECKED_NODES, l->checked,
 			l->nodes);
-	lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_UNPRICED);
+	if (!priced)
+		lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_UNPRICED);
 }
 
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
 {
-	const struct lg_trace *t = c->t;
-	LG_AUTOFREE uint8_t *kind = lg_calloc(t->n_str + 1, 1);
+	LG_AUTOFREE uint8_t *kind = kinds(c, false);
 	struct look l = { .row = LG_NO_ROW, .again = { .row = LG_NO_ROW } };
 	const struct lg_gpu_run *r = lg_gpu_first_traced(g);
-	bool nodes = false;
 
-	if (!kind)
-		return c->failed = LG_E_NOMEM;
-	for (size_t i = 0; i < c->scene.n_span_names; i++) {
-		kind[c->scene.span_names[i]] = (uint8_t)kind_of(lg_string(t, c->scene.span_names[i]));
-		nodes |= kind[c->scene.span_names[i]] == ROW_NODE;
-	}
-	for (size_t h = 0; r && nodes && h < r->n_host && !c->failed; h++)
+	for (size_t h = 0; r && kind && h < r->n_host && !c->failed; h++)
 		(void)lg_failed(c, look_at(c, r, kind, r->host[h].thr, &l));
 	if (r && !c->failed)
 		recompute(c, g, r, &l);

@@ -12,6 +12,10 @@ struct lg_gpu_notes {
 		size_t kernels; /* of an optimizer a step, where there are too many; all; of candidates */
 		int64_t savable, *by_step; /* ns; NULL = not told */
 	} extra[LG_GPU_EXTRAS];
+	struct lg_gpu_checks {  /* backward_rules.c: autograd's anomaly detection */
+		size_t kernels;
+		int64_t savable, stacks; /* ns of these; idle while stacks are kept */
+	} checks;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	struct lg_ivs *busy; /* batch_wait.c: when the host was at work; NULL = no wait is inferred for it */
@@ -122,6 +126,15 @@ void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_
  * excess, because another kind is shorter. Returns the scale; *ret_more: the sum before it. */
 double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
 			 double *of, double *ret_more);
+
+/* ---- gpu_kernels.c ---- */
+bool lg_kernel_is_fp32(const char *name);
+
+/* ---- attention.c ---- */
+/* Tells of torch's math path in r. *ret_mine, freed by the caller: a byte for each of r's work, 1 where it is
+ * the path's; NULL where it is not told. */
+int lg_find_attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		      uint8_t **ret_mine) LG_MUST_CHECK;
 
 /* ---- after_sync.c ---- */
 struct lg_after_sync {

@@ -26,6 +26,7 @@ int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* g
 /* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */
 int lg_gpu_refine(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* gpu_kernels.c */
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
+int lg_gpu_refine_checks(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* backward_rules.c */
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;    /* backward_rules.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
 /* Before lg_find_comms() and lg_find_late(), which do not tell it again. */

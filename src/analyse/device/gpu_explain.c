@@ -477,7 +477,8 @@ int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 {
 	/* Each cause is told apart from what is left of the others. */
 	static int (*const then[])(struct lg_case *, struct lg_gpu *) = {
-		lg_gpu_refine, lg_gpu_refine_batch, lg_gpu_refine_amp, lg_gpu_refine_overlap, lg_gpu_late };
+		lg_gpu_refine_checks, lg_gpu_refine, lg_gpu_refine_batch, lg_gpu_refine_amp,
+		lg_gpu_refine_overlap, lg_gpu_late };
 	bool only = lg_gpu_only(c->t);
 	int rc = lg_gpu_new(&c->scene, g, NULL);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_kernels.c - kernels that need not run, or could run faster: tensor cores, layout, attention,
+ * gpu_kernels.c - kernels that need not run, or could run faster: tensor cores, layout,
  * autotuning, filling gradients, an optimizer of many small kernels.
  *
  * A faster kernel helps only where the next piece of work was already queued, or where the host
@@ -20,6 +20,11 @@ static const struct lg_name_row kernel_rows[] = {
 #define KERNEL(how, text, kind) { LG_MATCH_##how, text, K_##kind },
 #include "rules/device_names.def"
 };
+
+bool lg_kernel_is_fp32(const char *name)
+{
+	return lg_name_means(kernel_rows, LG_COUNT(kernel_rows), name) == K_FP32;
+}
 
 /*
  * Volta and Turing: no switch makes tensor cores of these take fp32. What float16 gains there depends on the
@@ -87,18 +92,6 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 	lg_title(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_TITLE, fp32->n, device_of(r), lg_ms(fp32->ns));
 	lg_evidence(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_ON_THEM, tensor->n, lg_ms(tensor->ns));
 	lg_evidence_against(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_ESTIMATE);
-}
-
-static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
-{
-	struct lg_gpu_sums s = lg_gpu_sum_under(&c->scene, r, LG_LIST_MATH_ATTENTION);
-	struct lg_finding *f = !s.n ? NULL : lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8,
-							  LG_N_GPU_MATH_ATTENTION_FLOOR);
-
-	if (!f)
-		return;
-	lg_title(c, f, LG_SAYS_GPU_MATH_ATTENTION_TITLE, s.spans, s.n);
-	lg_evidence_against(c, f, LG_SAYS_GPU_MATH_ATTENTION_ESTIMATE);
 }
 
 enum { GRID_NEW, GRID_UNKNOWN, GRID_SMALL, GRID_LARGE };
@@ -426,6 +419,7 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 	/* Ranks run the same kernels: the one that computes most speaks for all. */
 	const struct lg_gpu_run *r = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_COMPUTE)).worst;
 	LG_AUTOFREE uint8_t *kind = lg_calloc(c->t->n_str + 1, 1);
+	LG_AUTOFREE uint8_t *attention = NULL;
 	struct lg_gpu_sums by[4] = { { 0 } }, *layout = &by[K_LAYOUT];
 	struct lg_finding *f;
 
@@ -433,10 +427,14 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 		return c->failed = LG_E_NOMEM;
 	for (enum lg_gpu_with_kernels k = 0; k < LG_GPU_EXTRAS; k++)
 		with_kernels(c, g, k);
+	if (r && lg_find_attention(c, g, r, &attention))
+		return c->failed;
 	for (size_t i = 0; r && i < r->n_work; i++) {
 		lg_str name = c->t->span.name[r->work[i].span];
 
-		if (r->work[i].class != LG_GPU_COMPUTE || !lg_gpu_in_window(r, &r->work[i]))
+		/* What attention need not run need not run faster: its price is told. */
+		if (r->work[i].class != LG_GPU_COMPUTE || !lg_gpu_in_window(r, &r->work[i]) ||
+		    (attention && attention[i]))
 			continue;
 		if (!kind[name])
 			kind[name] = (uint8_t)(lg_name_means(kernel_rows,
@@ -458,7 +456,6 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 			lg_evidence_against(c, f, LG_SAYS_GPU_LAYOUT_IN_AND_OUT);
 		}
 	}
-	attention(c, g, r);
 	small_batch(c, g, r);
 	autotune_off(c, g, r);
 	return c->failed;

@@ -10,7 +10,8 @@ static const char *const idle_by[LG_GPU_BY_MAX] = {
 	[LG_GPU_BY_LOG] = "logging",	       [LG_GPU_BY_COLD] = "first use",
 	[LG_GPU_BY_AUTOTUNE] = "autotuning",   [LG_GPU_BY_OPTIMIZER] = "optimizer's launches",
 	[LG_GPU_BY_ZERO] = "zero_grad's launches", [LG_GPU_BY_CAST] = "casts' launches",
-	[LG_GPU_BY_WRAPPER] = "DDP's own work", [LG_GPU_BY_LAUNCH] = "launches",
+	[LG_GPU_BY_WRAPPER] = "DDP's own work", [LG_GPU_BY_CHECK] = "anomaly detection",
+	[LG_GPU_BY_LAUNCH] = "launches",
 	[LG_GPU_BY_OTHER] = "another device",  [LG_GPU_BY_QUEUED] = "dependency or missing rows",
 	[LG_GPU_BY_UNKNOWN] = "unknown",
 };

@@ -252,10 +252,11 @@ static int charge_checks(struct lg_case *c, struct lg_gpu_run *r, lg_thr thr, co
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 	LG_AUTO_IVS stacks = { 0 };
 	int64_t before = r->by[LG_GPU_BY_CHECK];
-	int rc = kept_stacks(c, r, &stacks) ?: lg_gpu_carve(&c->scene, r, &stacks, LG_GPU_BY_CHECK);
+	const uint32_t of = LG_GPU_BIT(LG_GPU_BY_LAUNCH);
+	int rc = kept_stacks(c, r, &stacks) ?: lg_gpu_carve(&c->scene, r, &stacks, of, LG_GPU_BY_CHECK);
 
 	r->notes->checks.stacks += r->by[LG_GPU_BY_CHECK] - before;
-	rc = rc ?: lg_gpu_carve(&c->scene, r, checks, LG_GPU_BY_CHECK);
+	rc = rc ?: lg_gpu_carve(&c->scene, r, checks, of, LG_GPU_BY_CHECK);
 	for (size_t i = 0; !rc && i < r->n_pieces; i++) {
 		struct lg_gpu_piece *p = &r->piece[i];
 		bool waits = p->cause == LG_GPU_BY_SYNC && p->span != LG_NO_ROW &&

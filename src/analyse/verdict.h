@@ -98,6 +98,7 @@ struct lg_finding {
 	struct lg_loss_part { const char *says, *detail; } *loss_parts;
 	size_t n_loss_parts;  /* 0 = it is one */
 	double cost_per_hour; /* NAN = not asked */
+	double period_s;      /* not printed: it comes back so often; 0 = not known */
 	size_t seen;          /* a profiler's window: most of it came in so few episodes; 0 = it came often */
 	struct lg_time_lost { int64_t ts, dur; } *moments; /* not printed: what lost_ms was added up from */
 	size_t n_moments;     /* 0 = not kept */

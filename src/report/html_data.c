@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/each.h"
 #include "base/order.h"
 #include "base/printable.h"
 #include "picture/samples.h"
@@ -172,6 +173,17 @@ static int flush(struct lg_out *memory, struct lg_out *o, uint32_t id)
 	return rc;
 }
 
+/* That of the steps, else that of the first finding that comes back. */
+static double period_of(const struct lg_verdict *v)
+{
+	if (isfinite(v->period_s))
+		return v->period_s;
+	LG_EACH(f, v->findings, v->n_findings)
+		if (f->severity >= LG_SEVERITY_LOW && f->period_s > 0)
+			return f->period_s;
+	return (double)NAN;
+}
+
 struct data {
 	const struct lg_verdict *v;
 	const struct lg_accounts *a;
@@ -205,7 +217,7 @@ static void meta(struct data *d, struct lg_json *j)
 	lg_json_key_int(j, "waits_left", d->waits_left_ns);
 	lg_json_key_int(j, "lanes_left", (int64_t)d->lanes.left_out);
 	lg_json_key_int(j, "marks_left", (int64_t)d->lanes.marks_left_out);
-	lg_json_key_num(j, "period", d->v->period_s, 6);
+	lg_json_key_num(j, "period", period_of(d->v), 6);
 	lg_json_key_int(j, "bucket", d->active.bucket_ns);
 	lg_json_key_int(j, "n_accused", (int64_t)d->active.n_accused);
 	list(j, "active_names");

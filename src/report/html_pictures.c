@@ -27,7 +27,7 @@ static const struct {
 	{ LG_STAGE_BATCH_WAIT, "#e69f00" }, { LG_STAGE_H2D, "#f0e442" },
 	{ LG_STAGE_FORWARD, "#0072b2" },    { LG_STAGE_BACKWARD, "#56b4e9" },
 	{ LG_STAGE_GRAD_SYNC, "#009e73" },  { LG_STAGE_OPTIMIZER, "#cc79a7" },
-	{ LG_STAGE_SIDE, "#8c6d31" },	    { LG_STAGE_OTHER, "#999999" },
+	{ LG_STAGE_SIDE, "#8c6d31" },	    { LG_STAGE_OTHER, "#c4c4c4" },
 };
 
 uint32_t lg_html_stage(unsigned k, const char **ret_colour)
@@ -385,7 +385,7 @@ static const char *slot_colour(const struct lg_accounts *a, size_t i)
 {
 	static const char *const own[] = { "#0072b2", "#e69f00", "#56b4e9", "#bbbbbb" };
 	static const char *const cause[] = { "#d55e00", "#cc79a7", "#f0e442",
-					     "#009e73", "#8c6d31", "#7a5195" };
+					     "#009e73", "#8c6d31", "#5b2a6e" };
 
 	return a->slot[i].cause ? cause[LG_MIN(i - LG_COUNT(own), LG_COUNT(cause) - 1)]
 				: own[a->slot[i].kind % 4];

@@ -5,66 +5,139 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "report/html_text.h"
 #include "report/json_write.h"
 #include "report/report.h"
 #include "report/text.h"
 
-/* A number with its name; nothing where it is unknown. */
-static void fact(struct lg_out *o, const char *label, const char *text)
+/* Where a number is to be seen; dur < 0 = nowhere. */
+struct moment {
+	int64_t ts, dur;
+};
+
+static const struct moment nowhere = { 0, -1 };
+
+/* A number with its name, which leads to where it shows; nothing where it is unknown. */
+static void fact(struct lg_out *o, const struct lg_verdict *v, const char *label, const char *text,
+		 struct moment at)
 {
+	bool shows = at.dur >= 0 && v->trace && isfinite(lg_report_seconds(v, at.ts));
+
 	if (!text || !*text)
 		return;
 	lg_out_printf(o, "<div><dt>%s</dt><dd>", label);
+	if (shows) {
+		lg_out_puts(o, "<a href=\"");
+		lg_html_href(o, v, at.ts, at.dur);
+		lg_out_puts(o, "\">");
+	}
 	lg_html_text(o, text);
-	lg_out_puts(o, "</dd></div>\n");
+	lg_out_puts(o, shows ? "</a></dd></div>\n" : "</dd></div>\n");
+}
+
+/* The first moment that a finding has evidence of. */
+static struct moment of_finding(const struct lg_finding *f)
+{
+	for (size_t i = 0; i < f->n_evidence; i++)
+		if (f->evidence[i].ts != INT64_MIN)
+			return (struct moment){ f->evidence[i].ts, LG_MAX(f->evidence[i].dur, 0) };
+	return nowhere;
+}
+
+/* The judged step whose time is nearest to so much. */
+static struct moment step_of(const struct lg_verdict *v, double ms)
+{
+	struct moment at = nowhere;
+	double apart = (double)INFINITY;
+
+	for (size_t i = 0; i < v->n_steps; i++) {
+		double d = fabs((double)v->steps[i].dur / 1e6 - ms);
+
+		if (v->steps[i].warmup || d >= apart)
+			continue;
+		apart = d;
+		at = (struct moment){ v->steps[i].ts, v->steps[i].dur };
+	}
+	return at;
+}
+
+static struct moment slowest(const struct lg_verdict *v)
+{
+	struct moment at = nowhere;
+	int64_t most = INT64_MIN;
+
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		if (!s->slow || s->dur - s->median <= most)
+			continue;
+		most = s->dur - s->median;
+		at = (struct moment){ s->ts, s->dur };
+	}
+	return at;
+}
+
+/* From the first to the last step. */
+static struct moment whole(const struct lg_verdict *v)
+{
+	int64_t from = INT64_MAX, to = INT64_MIN;
+
+	for (size_t i = 0; i < v->n_steps; i++) {
+		from = LG_MIN(from, v->steps[i].ts);
+		to = LG_MAX(to, v->steps[i].ts + v->steps[i].dur);
+	}
+	return from < to ? (struct moment){ from, to - from } : nowhere;
 }
 
 static void facts(const struct lg_verdict *v, struct lg_out *o)
 {
 	const struct lg_finding *f = lg_named(v);
+	struct moment lost = f ? of_finding(f) : nowhere, all = whole(v);
 	char buf[4096], num[32], more[32];
 
+	if (lost.dur < 0)
+		lost = all;
 	lg_out_puts(o, "<dl class=\"facts\">\n");
 	if (f && isfinite(f->lost_ms)) {
 		snprintf(buf, sizeof buf, "%s ms", lg_text_num(num, sizeof num, f->lost_ms, 1));
-		fact(o, "lost", buf);
+		fact(o, v, "lost", buf, lost);
 	}
 	if (f && isfinite(f->lost_share)) {
 		snprintf(buf, sizeof buf, "%s %%",
 			 lg_text_num(num, sizeof num, f->lost_share * 100, 1));
-		fact(o, "of the run", buf);
+		fact(o, v, "of the run", buf, lost);
 	}
 	if (f) {
 		snprintf(buf, sizeof buf, "%.2f", f->confidence);
-		fact(o, "confidence", buf);
+		fact(o, v, "confidence", buf, lost);
 	}
 	if (f && isfinite(f->cost_per_hour)) {
 		snprintf(buf, sizeof buf, "%.2f", f->cost_per_hour);
-		fact(o, "cost an hour", buf);
+		fact(o, v, "cost an hour", buf, lost);
 	}
 	if (v->n_judged) {
 		snprintf(buf, sizeof buf, "%zu of %zu", v->n_slow, v->n_judged);
-		fact(o, "slow steps", buf);
+		fact(o, v, "slow steps", buf, v->n_slow ? slowest(v) : all);
 	}
 	if (isfinite(v->median_ms)) {
-		snprintf(buf, sizeof buf, "%s / %s ms",
-			 lg_text_num(num, sizeof num, v->median_ms, 2),
-			 lg_text_num(more, sizeof more, v->p99_ms, 2));
-		fact(o, "step median / p99", buf);
+		snprintf(buf, sizeof buf, "%s ms", lg_text_num(num, sizeof num, v->median_ms, 2));
+		fact(o, v, "step median", buf, step_of(v, v->median_ms));
+		snprintf(buf, sizeof buf, "%s ms", lg_text_num(more, sizeof more, v->p99_ms, 2));
+		fact(o, v, "p99", buf, step_of(v, v->p99_ms));
 	}
 	if (v->shape && isfinite(v->period_s))
 		snprintf(buf, sizeof buf, "%s, every %s s", lg_shape_text(v->shape),
 			 lg_text_num(num, sizeof num, v->period_s, v->period_s < 0.1 ? 4 : 2));
 	else
 		snprintf(buf, sizeof buf, "%s", v->shape ? lg_shape_text(v->shape) : "");
-	fact(o, "shape", buf);
-	fact(o, "scope", v->scope ? lg_scope_text(v->scope) : "");
-	fact(o, "bound", v->bound ? lg_bound_text(v->bound) : "");
+	fact(o, v, "shape", buf, all);
+	fact(o, v, "scope", v->scope ? lg_scope_text(v->scope) : "", all);
+	fact(o, v, "bound", v->bound ? lg_bound_text(v->bound) : "", all);
 	if (isfinite(v->unexplained_share)) {
 		snprintf(buf, sizeof buf, "%s %%",
 			 lg_text_num(num, sizeof num, v->unexplained_share * 100, 1));
-		fact(o, "unexplained", buf);
+		fact(o, v, "unexplained", buf, all);
 	}
 	lg_out_puts(o, "</dl>\n");
 }
@@ -78,6 +151,23 @@ static void paragraph(struct lg_out *o, const char *class, const char *text)
 	lg_out_puts(o, "</p>\n");
 }
 
+static void row(struct lg_out *o, const char *label, const char *text)
+{
+	if (!text || !*text)
+		return;
+	lg_out_printf(o, "<dt>%s</dt><dd>", label);
+	lg_html_text(o, text);
+	lg_out_puts(o, "</dd>\n");
+}
+
+/* What to do about it, and how to make sure first. */
+static void to_do(const struct lg_finding *f, struct lg_out *o)
+{
+	row(o, "fix", f->fix);
+	row(o, "trade-off", f->tradeoff);
+	row(o, "to confirm", f->confirm);
+}
+
 void lg_html_verdict(const struct lg_verdict *v, struct lg_out *o)
 {
 	const struct lg_finding *f = lg_named(v);
@@ -89,6 +179,11 @@ void lg_html_verdict(const struct lg_verdict *v, struct lg_out *o)
 	lg_html_text(o, lg_headline(v, buf, sizeof buf));
 	lg_out_puts(o, "</h1>\n");
 	facts(v, o);
+	if (f) {
+		lg_out_puts(o, "<dl class=\"to-do\">\n");
+		to_do(f, o);
+		lg_out_puts(o, "</dl>\n");
+	}
 	if (v->n_judged)
 		paragraph(o, "steps-line", lg_steps_line(v, buf, sizeof buf));
 	if (v->bound && v->bound_why) {
@@ -99,18 +194,11 @@ void lg_html_verdict(const struct lg_verdict *v, struct lg_out *o)
 	paragraph(o, "money", lg_text_money(v, buf, sizeof buf));
 }
 
-static void row(struct lg_out *o, const char *label, const char *text)
-{
-	if (!text || !*text)
-		return;
-	lg_out_printf(o, "<dt>%s</dt><dd>", label);
-	lg_html_text(o, text);
-	lg_out_puts(o, "</dd>\n");
-}
-
 static void evidence(struct lg_out *o, const struct lg_verdict *v, const char *label,
 		     const struct lg_evidence *e, size_t n, size_t left_out)
 {
+	struct moment all = whole(v);
+
 	if (!n)
 		return;
 	lg_out_printf(o, "<dt>%s</dt><dd><ul>\n", label);
@@ -119,6 +207,10 @@ static void evidence(struct lg_out *o, const struct lg_verdict *v, const char *l
 		if (e[i].ts != INT64_MIN && isfinite(lg_report_seconds(v, e[i].ts))) {
 			lg_html_moment(o, v, e[i].ts, e[i].dur);
 			lg_out_puts(o, " ");
+		} else if (all.dur > 0 && isfinite(lg_report_seconds(v, all.ts))) {
+			lg_out_puts(o, "<a class=\"at\" href=\"");
+			lg_html_href(o, v, all.ts, all.dur);
+			lg_out_puts(o, "\">all steps</a> ");
 		}
 		lg_html_text(o, e[i].text);
 		lg_out_puts(o, "</li>\n");
@@ -143,9 +235,7 @@ static void finding(const struct lg_verdict *v, size_t i, struct lg_out *o)
 	if (isfinite(f->cost_per_hour))
 		lg_out_printf(o, "; %.2f an hour", f->cost_per_hour);
 	lg_out_puts(o, "</p>\n<dl>\n");
-	row(o, "fix", f->fix);
-	row(o, "trade-off", f->tradeoff);
-	row(o, "to confirm", f->confirm);
+	to_do(f, o);
 	row(o, "who", lg_text_who(f, buf, sizeof buf));
 	if (f->culprit.function)
 		row(o, "doing", lg_text_stack(f, 12, buf, sizeof buf));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // page.js MODULES PAGE: opens the page that explain --html wrote in a headless Chromium and prints, as JSON, what it
-// found. What is judged is judged by test_html.py. Also `page.js MODULES PAGE --speed` for bench/run.
+// found. What is judged is judged by test_html.py. Also `page.js MODULES PAGE --speed` for bench/run, and
+// `--pictures` for tools/make-pictures.
 "use strict";
 const path = require("path");
 const [modules, page, mode] = process.argv.slice(2);
@@ -45,6 +46,92 @@ async function violations(p) {
 	await p.evaluate(require("fs").readFileSync(axe, "utf8"));
 	const got = await p.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
 	return got.violations.map(v => ({ id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)) }));
+}
+
+// What a screenshot looks like from afar, in 160 columns, beside what is kept of it: the share of places that differ.
+async function look(browser, p, name) {
+	const file = path.join(process.env.LG_LOOKS, name + ".png"), fs = require("fs");
+	const kept = fs.existsSync(file) ? fs.readFileSync(file).toString("base64") : null;
+	const shot = (await p.screenshot()).toString("base64"), q = await browser.newPage();
+	const got = await q.evaluate(async ([shot, kept]) => {
+		const image = async data => {
+			const i = new Image();
+			i.src = "data:image/png;base64," + data;
+			await i.decode();
+			return i;
+		};
+		const small = (i, w, h) => {
+			const c = document.createElement("canvas"), g = c.getContext("2d");
+			c.width = w;
+			c.height = h;
+			g.imageSmoothingQuality = "high";
+			g.drawImage(i, 0, 0, w, h);
+			return c;
+		};
+		const a = await image(shot), c = small(a, 160, Math.round(160 * a.height / a.width));
+		if (!kept)
+			return { small: c.toDataURL(), differs: 1 };
+		const x = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		const y = small(await image(kept), c.width, c.height).getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		let n = 0;
+		for (let i = 0; i < x.length; i += 4)
+			n += Math.max(Math.abs(x[i] - y[i]), Math.abs(x[i + 1] - y[i + 1]), Math.abs(x[i + 2] - y[i + 2])) > 48 ? 1 : 0;
+		return { small: c.toDataURL(), differs: n / (x.length / 4) };
+	}, [shot, kept]);
+	await q.close();
+	if (process.env.LG_LOOKS_WRITE)
+		fs.writeFileSync(file, Buffer.from(got.small.split(",")[1], "base64"));
+	return got.differs;
+}
+
+// Numbers that lead somewhere, arrows, stacks, measuring, selecting on the pictures of all steps, the fold.
+async function more(p, at) {
+	const out = { facts: await p.$$eval(".facts a", els => els.map(e => e.getAttribute("href"))), to_do: await p.$$eval(".to-do dt", els => els.map(e => e.textContent)),
+		loose: await p.$$eval(".finding dd li", els => els.filter(e => !e.querySelector("a.at") && !/^and \d+ more$/.test(e.textContent)).map(e => e.textContent)) };
+	const arrows = new Set(), frame = await p.locator(".lanes canvas").boundingBox() ?? at;
+	await p.keyboard.press("Escape");
+	await p.keyboard.press("f");
+	await p.keyboard.press("]"); // the first slow step
+	await settled(p);
+	out.stack = 0;
+	for (let y = 70; y < frame.height - 4; y += 7)
+		for (const x of [0.44, 0.5, 0.56]) {
+			const px = frame.x + 190 + (frame.width - 190) * x;
+			await p.mouse.move(px, frame.y + y);
+			if (!await p.isVisible(".tip"))
+				continue;
+			out.stack = Math.max(out.stack, await p.locator(".tip li").count());
+			await p.mouse.click(px, frame.y + y);
+			await p.waitForTimeout(40);
+			((await canvas(p)).arrows || "").split(" ").filter(a => a).forEach(a => arrows.add(a));
+		}
+	out.arrows = [...arrows].sort();
+	await p.mouse.move(frame.x + 400, frame.y + 100);
+	await p.keyboard.press("m");
+	await p.mouse.move(frame.x + 500, frame.y + 100);
+	await p.waitForTimeout(60);
+	out.measured = await p.textContent(".status");
+	await p.keyboard.press("m");
+	for (const what of ["#strip svg", "#heat svg", "#memory svg"]) {
+		if (!await p.locator(what).count())
+			continue;
+		await p.locator(what).scrollIntoViewIfNeeded();
+		const box = await p.locator(what).boundingBox();
+		await p.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
+		await p.mouse.down();
+		await p.mouse.move(box.x + box.width * 0.6, box.y + box.height / 2, { steps: 4 });
+		await p.mouse.up();
+		await settled(p);
+		out[what] = (await state(p)).hash;
+		out[what + " shaded"] = await p.locator(what + " .brush").evaluate(e => [e.getAttribute("x"), e.getAttribute("width")].map(Number));
+	}
+	out.fold = [];
+	for (const o of await p.locator("#fold-of option").all()) {
+		await p.selectOption("#fold-of", await o.getAttribute("value"));
+		await p.waitForTimeout(60);
+		out.fold.push([await o.textContent(), await p.evaluate(() => document.querySelector(".fold canvas").dataset.tracks)]);
+	}
+	return out;
 }
 
 async function check() {
@@ -117,6 +204,7 @@ async function check() {
 		await settled(q);
 		out.again = { ...await state(q), wanted: hash };
 		await q.close();
+		out.more = await more(p, at);
 		out.flames = {};
 		for (const b of await p.locator(".tabs button").all()) {
 			if (!await b.isVisible())
@@ -131,9 +219,33 @@ async function check() {
 	out.axe = { light: await violations(p) };
 	if (SHOTS)
 		await p.screenshot({ path: path.join(SHOTS, "light.png"), fullPage: true });
+	out.looks = {};
+	if (process.env.LG_LOOKS)
+		for (const [name, options] of [["light", {}], ["dark", { colorScheme: "dark" }], ["narrow", { viewport: { width: 800, height: 900 } }]]) {
+			const q = await open(browser, options, seen);
+			await settled(q);
+			out.looks[name] = await look(browser, q, name);
+			await q.locator("#timeline").scrollIntoViewIfNeeded();
+			await q.evaluate(() => document.getElementById("timeline").scrollIntoView());
+			await q.waitForTimeout(300);
+			out.looks[name + "-timeline"] = await look(browser, q, name + "-timeline");
+			await q.close();
+		}
 	const d = await open(browser, { colorScheme: "dark", viewport: { width: 800, height: 900 } }, seen);
-	if (out.has_timeline)
+	if (out.has_timeline) {
 		await settled(d);
+		out.print = await d.evaluate(() => {
+			const grounds = () => [...document.querySelectorAll("canvas")].filter(c => c.width > 2 && c.height > 2 && c.offsetParent).map(c => {
+				const v = c.getContext("2d").getImageData(0, c.height - 1, c.width, 1).data;
+				return Math.max(...v.filter((_, i) => i % 4 === 3)) ? v[0] : -1;
+			});
+			const before = grounds();
+			window.dispatchEvent(new Event("beforeprint"));
+			const paper = grounds();
+			window.dispatchEvent(new Event("afterprint"));
+			return { before, paper, after: grounds() };
+		});
+	}
 	out.axe.dark = await violations(d);
 	out.wide = await d.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 	if (SHOTS)
@@ -184,4 +296,38 @@ async function speed() {
 	console.log(JSON.stringify({ ready_ms: ready, ...got, seen }));
 }
 
-(mode === "--speed" ? speed() : check()).catch(e => { console.error(e); process.exit(1); });
+// What the README shows: LG_AT is the address of a late step. The wait that its arrow leads from is clicked at.
+async function pictures() {
+	const browser = await chromium.launch({ executablePath: process.env.LG_CHROMIUM, args: ["--no-sandbox"] });
+	const p = await open(browser, { viewport: { width: 1100, height: 960 } }, { requests: [], errors: [] }, process.env.LG_AT);
+	await settled(p);
+	await p.locator("#timeline").evaluate(e => e.scrollIntoView());
+	await p.waitForTimeout(300);
+	const box = await p.locator(".lanes canvas").boundingBox(), x = box.x + 190 + (box.width - 190) * 0.5;
+	for (let y = 66; y < box.height - 4; y += 5) {
+		await p.mouse.move(x, box.y + y);
+		if (await p.isVisible(".tip") && /waits for a lock/.test(await p.textContent(".tip"))) {
+			await p.mouse.click(x, box.y + y);
+			await p.evaluate(by => { document.querySelector(".lanes").scrollTop += by; }, y - 170); // what it leads to is below
+			break;
+		}
+	}
+	// Of those who are accused of something else the headings are enough.
+	for (let i = 0; i < 20; i++) {
+		const heads = ((await canvas(p)).heads || "").split("\n").map(l => /^([\d.]+) open (culprit: .*)$/.exec(l)).filter(m => m);
+		const other = heads.find(m => !m[2].includes(`(pid ${process.env.LG_WHO})`));
+		if (!other)
+			break;
+		await p.mouse.click(box.x + 60, box.y + Number(other[1]));
+		await p.waitForTimeout(100);
+	}
+	await p.evaluate(() => document.activeElement.blur());
+	await p.mouse.move(2, 2);
+	await settled(p);
+	await p.locator(".lanes").screenshot({ path: path.join(SHOTS, "timeline.png") });
+	if (await p.locator(".fold canvas").count())
+		await p.locator(".fold canvas").screenshot({ path: path.join(SHOTS, "fold.png") });
+	await browser.close();
+}
+
+(mode === "--speed" ? speed() : mode === "--pictures" ? pictures() : check()).catch(e => { console.error(e); process.exit(1); });

@@ -5,6 +5,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -119,7 +120,7 @@ def test_the_page_holds_all_and_asks_for_nothing(page, stall):
 def test_the_page_says_what_the_verdict_says(page, stall, laggard):
     trace = stall()
     verdict = json.loads(laggard("explain", trace, "--json", "--cost-per-hour", 98).stdout)
-    text = page(trace, "--cost-per-hour", 98).read_text(encoding="utf-8")
+    text = re.sub(r'<dd><a href="#t=[^"]*">([^<]*)</a></dd>', r"<dd>\1</dd>", page(trace, "--cost-per-hour", 98).read_text(encoding="utf-8"))
     lead = verdict["findings"][0]
     assert lead["id"] == "host.lock_held"
     for said in (f"<dd>{lead['lost_ms']:.1f} ms</dd>", f"<dd>{lead['lost_share'] * 100:.1f} %</dd>", f"<dd>{lead['confidence']:.2f}</dd>",
@@ -352,6 +353,104 @@ def is_quiet(got):
 def view(state):
     a, b = re.fullmatch(r"(-?\d+)-(-?\d+)", state["view"]).groups()
     return int(a), int(b)
+
+
+LOOKS = DATA / "page"
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def test_everything_on_the_page_can_be_reached(page, stall, browse):
+    """Each number and piece of evidence leads to a moment; arrows, stacks, measuring, selecting, folding, printing; what
+    the page looks like is what is kept in tests/data/page, from afar (fonts differ): LG_LOOKS_WRITE=1 writes that."""
+    got = browse(page(stall()), LG_LOOKS=str(LOOKS))
+    is_quiet(got)
+    more = got["more"]
+    assert len(more["facts"]) == len(got["facts"]) and all(re.fullmatch(r"#t=[\d.]+-[\d.]+", a) for a in more["facts"])
+    assert more["loose"] == [] and more["to_do"] == ["fix", "trade-off", "to confirm"]
+    assert more["arrows"] == ["dashed", "solid"]  # who woke it, who held it
+    assert more["stack"] >= 4
+    assert re.search(r"measured [\d.]+ ms", more["measured"])
+    for picture in ("#strip svg", "#heat svg"):
+        a, b = (float(t) for t in re.match(r"#t=([\d.]+)-([\d.]+)", more[picture]).groups())
+        assert 1.0 < a < 1.7 and 2.7 < b < 3.2, picture  # of 4.9 s, from 30 to 60 % of the picture
+        x, width = more[picture + " shaded"]
+        assert 240 < x < 420 and 300 < width < 480  # of 1200
+    # Whoever is chosen stands below the fold, with all that it ran: the watcher holds the lock 12 times for 80 ms.
+    chosen = {name: tracks.split("; ")[-1] for name, tracks in more["fold"]}
+    assert len(chosen) == 4 and all(name in track for name, track in chosen.items() if name != "none")
+    assert chosen["watcher (pid 4711)"] == "watcher (pid 4711): 960000000"
+    # Dark on the screen is light on paper, at once, and dark again.
+    for state, ground in (("before", 23), ("paper", 255), ("after", 23)):
+        assert {v for v in got["print"][state] if v >= 0} == {ground}, got["print"]
+    assert len(got["looks"]) == 6 and all(differs <= 0.02 for differs in got["looks"].values()), got["looks"]
+
+
+# How colours look to those who see no red, no green, no blue (Machado, Oliveira and Fernandes 2009, severity 1).
+VISION = {"all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+          "no red": ((.152286, 1.052583, -.204868), (.114503, .786281, .099216), (-.003882, -.048116, 1.051998)),
+          "no green": ((.367322, .860646, -.227968), (.280085, .672501, .047413), (-.011820, .042940, .968881)),
+          "no blue": ((1.255528, -.076749, -.178779), (-.078411, .930809, .147602), (.004733, .691367, .303900))}
+
+
+def seen_as(colour, matrix):
+    """CIE L*a*b* of what is seen."""
+    light = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    light = [c / 12.92 if c <= .04045 else ((c + .055) / 1.055) ** 2.4 for c in light]
+    r, g, b = (min(max(sum(m * c for m, c in zip(row, light)), 0), 1) for row in matrix)
+    x, y, z = ((v ** (1 / 3) if v > .008856 else 7.787 * v + 16 / 116) for v in
+               ((.4124 * r + .3576 * g + .1805 * b) / .95047, .2126 * r + .7152 * g + .0722 * b,
+                (.0193 * r + .1192 * g + .9505 * b) / 1.08883))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_colours_differ_for_every_eye():
+    source = (WEB / "src/colours.ts").read_text(encoding="utf-8")
+    drawn = (ROOT / "src/report/html_pictures.c").read_text(encoding="utf-8")
+    for name in ("stage", "slot"):
+        colours = set(re.findall(r"#\w{6}", re.search(rf"const {name} = \[(.*?)\]", source)[1]))
+        assert len(colours) >= 8 and colours <= set(re.findall(r"#\w{6}", drawn)) | {"#bbbbbb"}  # the same without a script
+        for vision, matrix in VISION.items():
+            apart = {(a, b): math.dist(seen_as(a, matrix), seen_as(b, matrix)) for a in colours for b in colours if a < b}
+            worst = min(apart, key=apart.get)
+            assert apart[worst] > 12, (name, vision, worst, apart[worst])
+
+
+def test_pictures_of_the_readme_are_made_by_a_tool(laggard_path, stall, modules, tmp_path):
+    done = subprocess.run([ROOT / "tools/make-pictures", "--to", tmp_path, stall()], check=False, capture_output=True, text=True, timeout=200,
+                          stdin=subprocess.DEVNULL, env={**os.environ, "LAGGARD": laggard_path, "LG_WEB_MODULES": str(modules)})
+    if "no Chromium" in done.stderr:
+        pytest.skip("there is no Chromium: run tools/install-deps test")
+    assert done.returncode == 0, done.stderr
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("timeline.png", "fold.png"):
+        assert png_size(tmp_path / name)[0] > 900 and (tmp_path / name).stat().st_size > 5000
+        assert f"(doc/{name})" in readme and png_size(ROOT / "doc" / name)[0] == png_size(tmp_path / name)[0]
+
+
+@pytest.mark.live
+def test_the_page_of_a_recording_in_a_browser(page, laggard, laggard_path, can_record, browse, tmp_path):  # pylint: disable=unused-argument
+    """Of this machine, now: two ranks of a job that a third process holds up by taking their CPU."""
+    out = tmp_path / "run.lag"
+    job = ("import laggard, time\nfor i in range(150):\n    with laggard.stage('forward'):\n        end = time.thread_time() + 0.006\n"
+           "        while time.thread_time() < end: pass\n    time.sleep(0.004)\n    laggard.step()\n")
+    done = subprocess.run([laggard_path, "record", "-q", "-o", out, "--", "/usr/bin/python3", "-c", job], check=False, capture_output=True,
+                          text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(laggard("explain", out, "--json").stdout)
+    got = browse(page(out))
+    is_quiet(got)
+    facts = dict(got["facts"])
+    if "#memory svg" in got["more"]:  # what the selection's memory was
+        assert got["more"]["#memory svg"].startswith("#t=") and got["more"]["#memory svg shaded"][1] > 0
+    assert verdict["steps"]["count"] > 100 and facts["slow steps"] == f"{verdict['steps']['slow']} of {verdict['steps']['count']}"
+    assert facts["step median"] == f"{verdict['steps']['median_ms']:.2f} ms" and facts["p99"] == f"{verdict['steps']['p99_ms']:.2f} ms"
+    assert [f["title"] for f in verdict["findings"]] == [re.sub(r"^\w+ ", "", f["title"]) for f in got["findings"]]
+    assert all(t["sum"] == t["total"] for t in got["selection"]) and int(got["start"]["marks"]) > 20 and got["tip"]
 
 
 def test_the_page_in_a_browser(page, stall, browse, laggard):

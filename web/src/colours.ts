@@ -6,8 +6,8 @@ export interface Palette {
 	state: string[]; stage: string[]; slot: string[]; kind: Record<number, string>; cpu: string[]; loss: string;
 }
 
-const stage = ["#999999", "#e69f00", "#f0e442", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#8c6d31", "#999999"];
-const slot = ["#0072b2", "#e69f00", "#56b4e9", "#bbbbbb", "#d55e00", "#cc79a7", "#f0e442", "#009e73", "#8c6d31", "#7a5195"];
+const stage = ["#c4c4c4", "#e69f00", "#f0e442", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#8c6d31", "#c4c4c4"];
+const slot = ["#0072b2", "#e69f00", "#56b4e9", "#bbbbbb", "#d55e00", "#cc79a7", "#f0e442", "#009e73", "#8c6d31", "#5b2a6e"];
 // enum lg_span_kind of src/store/trace.h
 const kind: Record<number, string> = { 1: "#7f7f7f", 3: "#7fb3d5", 4: "#009e73", 5: "#e69f00", 6: "#117a65", 7: "#d98880",
 	8: "#d55e00", 9: "#8c6d31", 10: "#b07aa1", 11: "#cc79a7", 12: "#a0a0a0", 13: "#a0a0a0", 14: "#f0e442", 15: "#af7ac5",

@@ -74,8 +74,20 @@ class Page {
 		themeButton(redraw);
 		window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 		window.addEventListener("resize", redraw);
-		window.addEventListener("beforeprint", () => { setPrinting(true); this.line.draw(); });
-		window.addEventListener("afterprint", () => { setPrinting(false); redraw(); });
+		// What is on paper is light: at once, for the printer does not wait for a frame.
+		const print = (on: boolean) => {
+			setPrinting(on);
+			this.line.draw();
+			this.account.update(true);
+			this.flame.draw();
+			this.fold?.paint();
+		};
+		window.addEventListener("beforeprint", () => print(true));
+		window.addEventListener("afterprint", () => print(false));
+		const first = s.steps.reduce((t, x) => Math.min(t, x.ts), Infinity), last = s.steps.reduce((t, x) => Math.max(t, x.ts + x.dur), 0);
+		this.brush("#strip svg", first, last);
+		this.brush("#heat svg", first, last);
+		this.brush("#memory svg", 0, s.meta.length);
 		new IntersectionObserver((es, o) => {
 			if (es.some(e => e.isIntersecting)) {
 				o.disconnect();
@@ -138,10 +150,62 @@ class Page {
 			this.fold = new Fold(s);
 			this.section.before(el("section", { id: "folded", "aria-labelledby": "folded-h" },
 				el("h2", { id: "folded-h" }, `Folded by its period of ${m.period.toFixed(2)} s`), this.fold.root,
-				el("p", { class: "note" }, "Each row is one repeat. Below: when the accused, and those who ran most, had a CPU.")));
+				el("p", { class: "note" }, "Each row is one repeat. Below: when the accused, and those who ran most, had a CPU; and whoever you choose.")));
 			void this.fold.draw();
 		}
 		document.body.append(this.line.tip, this.help);
+	}
+
+	// Dragging over a picture of the run, from first to last, selects a part of it; what is selected is shaded there.
+	private brush(what: string, first: number, last: number) {
+		const svg = document.querySelector<SVGSVGElement>(what), s = this.s;
+		if (!svg || !(last > first))
+			return;
+		const box = svg.viewBox.baseVal, plot = box.width + 2 * box.x; // both sides are as wide
+		const at = (e: PointerEvent) => {
+			const r = svg.getBoundingClientRect(), x = (e.clientX - r.left) / r.width * box.width + box.x;
+			return first + Math.min(Math.max(x / plot, 0), 1) * (last - first);
+		};
+		const shade = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+		let from: number | null = null, moved = false;
+		shade.setAttribute("class", "brush");
+		shade.setAttribute("height", String(box.height));
+		svg.addEventListener("pointerdown", e => {
+			if (e.button === 0) {
+				from = at(e);
+				moved = false;
+			}
+		});
+		window.addEventListener("pointermove", e => {
+			if (from === null)
+				return;
+			const t = at(e), lo = Math.min(from, t), hi = Math.max(from, t);
+			moved ||= (hi - lo) * plot / (last - first) > 4;
+			if (!moved)
+				return;
+			s.select(lo, hi);
+			s.setView(lo - (hi - lo) * 0.05, hi + (hi - lo) * 0.05);
+		});
+		window.addEventListener("pointerup", () => { from = null; });
+		svg.addEventListener("dragstart", e => e.preventDefault()); // its marks are links
+		svg.addEventListener("click", e => {
+			if (moved)
+				e.preventDefault();
+			moved = false;
+		}, true);
+		let shown: unknown = null;
+		s.watch(() => {
+			if (s.range === shown)
+				return;
+			shown = s.range;
+			const [lo, hi] = (s.range ?? [0, 0]).map(t => Math.min(Math.max((t - first) / (last - first), 0), 1) * plot);
+			shade.setAttribute("x", String(lo));
+			shade.setAttribute("width", String(hi > lo ? Math.max(hi - lo, 1) : 0));
+			if (hi > lo)
+				svg.append(shade);
+			else
+				shade.remove();
+		});
 	}
 
 	private update() {
@@ -149,6 +213,8 @@ class Page {
 		const steps = stepsIn(s), parts: string[] = [];
 		if (s.range)
 			parts.push(`selected ${time(s.range[1] - s.range[0])} from ${(s.range[0] / 1e9).toFixed(6)} s` + (steps.length === 1 ? `, step ${steps[0].number}` : ""));
+		if (this.line.measure !== null)
+			parts.push(`measured ${time(Math.abs(this.line.cursor - this.line.measure))}`);
 		if (this.line.coarse)
 			parts.push("overview only here: short marks are put together");
 		if (s.meta.lanes_left)

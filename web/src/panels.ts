@@ -174,8 +174,12 @@ export class Devices {
 export class Fold {
 	readonly root = el("div", { class: "fold" });
 	private canvas = el("canvas", { role: "img", "aria-label": "The run folded by its period" });
+	private chosen = el("select", { id: "fold-of" });
+	private others: [string, number][] = []; // name and pid of processes that have samples alone
+	private ran: Float64Array[] = [];
 	constructor(private s: Store) {
-		this.root.append(this.canvas);
+		this.root.append(this.canvas, el("label", { for: "fold-of" }, "fold another process: "), this.chosen);
+		this.chosen.addEventListener("change", () => void this.draw());
 		this.canvas.addEventListener("click", e => {
 			const r = this.canvas.getBoundingClientRect(), t = this.timeAt(e.clientX - r.left, e.clientY - r.top);
 			if (t === null)
@@ -191,15 +195,61 @@ export class Fold {
 		return r < 0 || r >= q.rows || x < 150 ? null : q.from + (r + (x - 150) / (q.width - 150)) * this.s.meta.period! * 1e9;
 	}
 
+	// Those of whom the page knows when they ran: to the bucket, or by samples.
+	private async fill() {
+		const m = this.s.meta, seen = new Set(m.active_names), by = new Map<string, number>();
+		if (this.chosen.options.length)
+			return;
+		for (const t of m.threads) {
+			const name = `${t[3]} (pid ${t[1]})`;
+			if (!seen.has(name))
+				by.set(name, t[1]);
+		}
+		this.ran = await this.s.active();
+		const there = new Set<number>();
+		if (m.n_samples)
+			for (const thr of (await this.s.samples()).thr)
+				there.add(m.threads[thr - 1]?.[1] ?? -1);
+		if (this.chosen.options.length)
+			return;
+		this.others = [...by].filter(x => there.has(x[1])).sort((x, y) => x[0] < y[0] ? -1 : 1);
+		this.chosen.append(el("option", { value: "-1" }, "none"));
+		[...m.active_names, ...this.others.map(x => x[0])].forEach((name, i) => this.chosen.append(el("option", { value: String(i) }, name)));
+	}
+
+	// CPU time of the chosen one, by buckets.
+	private async track(i: number): Promise<Float64Array> {
+		const m = this.s.meta;
+		if (i < this.ran.length)
+			return this.ran[i];
+		const out = new Float64Array(Math.ceil(m.length / m.bucket) + 1), v = await this.s.samples(), pid = this.others[i - this.ran.length][1];
+		for (let k = 0; k < v.ts.length; k++)
+			if (m.threads[v.thr[k] - 1]?.[1] === pid)
+				out[Math.floor(v.ts[k] / m.bucket)] += v.weight[k];
+		return out;
+	}
+
 	async draw() {
-		const s = this.s, period = (s.meta.period ?? 0) * 1e9, p = palette();
+		await this.fill();
+		const i = Number(this.chosen.value), shown = this.ran.slice(0, this.s.meta.n_accused + 3), names = this.s.meta.active_names.slice(0, shown.length);
+		if (i >= 0) {
+			shown.push(await this.track(i));
+			names.push(this.chosen.selectedOptions[0]?.textContent ?? "");
+		}
+		this.drawn = [shown, names];
+		this.paint();
+	}
+	private drawn: [Float64Array[], string[]] = [[], []];
+
+	paint() {
+		const s = this.s, period = (s.meta.period ?? 0) * 1e9, p = palette(), [v, names] = this.drawn;
 		const judged = s.steps.filter(x => !x.warmup);
 		if (!period || !judged.length)
 			return;
-		const v = await s.active(), first = judged.find(x => x.slow) ?? judged[0],
+		const first = judged.find(x => x.slow) ?? judged[0],
 			// The first slow step stands at a third: what belongs to it is seen before and after.
 			from = first.ts - period * (Math.max(Math.floor((first.ts - judged[0].ts) / period), 0) + 0.35), rows = Math.min(Math.ceil((s.meta.length - from) / period), 60);
-		const row = rows > 24 ? 6 : 11, width = Math.max(this.root.clientWidth, 300), left = 150, plot = width - left, tracks = Math.min(v.length, s.meta.n_accused + 3);
+		const row = rows > 24 ? 6 : 11, width = Math.max(this.root.clientWidth, 300), left = 150, plot = width - left, tracks = v.length;
 		const height = 40 + rows * row + tracks * 34 + 20, g = fit(this.canvas, width, height);
 		this.geometry = { width, rows, row, from };
 		g.fillStyle = p.ground;
@@ -239,7 +289,7 @@ export class Fold {
 			g.strokeStyle = p.rule;
 			g.strokeRect(left, y + 0.5, plot, 0);
 			g.fillStyle = p.ink;
-			const name = s.meta.active_names[k];
+			const name = names[k];
 			g.fillText(name.length > 24 ? name.slice(0, 23) + "\u2026" : name, 4, y - 10);
 		}
 		g.fillStyle = p.soft;
@@ -248,6 +298,7 @@ export class Fold {
 		g.fillText(`${s.meta.period!.toFixed(2)} s`, width - 2, height - 8);
 		g.textAlign = "start";
 		this.canvas.setAttribute("aria-label", `The run folded by its period of ${s.meta.period} s: ${rows} repeats, below them when ` +
-			s.meta.active_names.slice(0, tracks).join(", ") + " ran");
+			names.join(", ") + " ran");
+		this.canvas.dataset.tracks = names.map((name, k) => `${name}: ${Math.round(v[k].reduce((x, y) => x + y, 0))}`).join("; ");
 	}
 }

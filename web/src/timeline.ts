@@ -32,6 +32,7 @@ export class Timeline {
 	private pieces: Piece[] = [];
 	private bars = { width: -1, slow: new Float32Array(0), rest: new Float32Array(0) };
 	private drag: { x: number; y: number; strip: boolean; moved: boolean; pan: boolean; view: [number, number] } | null = null;
+	private drawnArrows: string[] = []; // solid: holder or launch, dashed: waker
 	measure: number | null = null;
 	cursor = 0;
 	drawn = 0;
@@ -204,6 +205,7 @@ export class Timeline {
 		}
 		this.overlay(g, p);
 		this.gutter(g, p, top);
+		this.drawnArrows = [];
 		if (this.s.picked)
 			this.arrows(g, p, top, this.s.picked);
 		this.ruler(g, p);
@@ -213,6 +215,7 @@ export class Timeline {
 		this.canvas.dataset.level = levels.join(" ");
 		this.canvas.dataset.ms = (performance.now() - began).toFixed(2);
 		this.canvas.dataset.view = a.toFixed(0) + "-" + b.toFixed(0);
+		this.canvas.dataset.arrows = this.drawnArrows.join(" ");
 		this.canvas.dataset.busy = this.s.busy ? "1" : "0";
 	}
 
@@ -286,6 +289,7 @@ export class Timeline {
 	}
 
 	private arrow(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number, dashed: boolean, colour: string) {
+		this.drawnArrows.push(dashed ? "dashed" : "solid");
 		g.strokeStyle = colour;
 		g.fillStyle = colour;
 		g.lineWidth = 1.6;
@@ -355,10 +359,13 @@ export class Timeline {
 		g.lineTo(GUTTER - 0.5, this.height);
 		g.stroke();
 		g.font = "12px system-ui, sans-serif";
+		this.canvas.dataset.heads = "";
 		for (const l of this.lines) {
 			const y = l.y - top;
 			if (y + l.h < TOP || y > this.height)
 				continue;
+			if (l.head !== undefined)
+				this.canvas.dataset.heads += `${y + HEAD / 2} ${this.folded.has(l.group) ? "closed" : "open"} ${l.head}\n`;
 			const text = l.head !== undefined ? (this.folded.has(l.group) ? "\u25b8 " : "\u25be ") + l.head : this.s.meta.lanes[l.lane][1];
 			if (l.head !== undefined) {
 				g.fillStyle = p.band;

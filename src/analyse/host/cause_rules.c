@@ -199,7 +199,8 @@ static void say_parts_of_fork(struct lg_case *c, struct lg_finding *f, const str
 static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct lg_tally *y,
 			  const struct lg_cause_sum *s, size_t samples)
 {
-	if (!isnan(s->rhythm.period_s))
+	f->period_s = isnan(s->rhythm.period_s) ? 0 : s->rhythm.period_s;
+	if (f->period_s > 0)
 		lg_evidence(c, f, LG_SAYS_CHAIN_PERIOD, s->rhythm.n_events, s->rhythm.period_s,
 			    s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
 	else if (s->steady)

@@ -62,7 +62,8 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 
 	lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_STOOD_STILL, k->hits, k->n_long,
 		    lg_percent(k->covered, burst_ns), 100 * k->usual, odds_text(c, &k->odds));
-	if (!isnan(rhythm->period_s)) {
+	f->period_s = isnan(rhythm->period_s) ? 0 : rhythm->period_s;
+	if (f->period_s > 0) {
 		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_RHYTHM, n_beats, rhythm->period_s,
 			    rhythm->at_most ? "<=" : "=", rhythm->p);
 		if (isnan(c->v->period_s)) {

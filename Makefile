@@ -38,6 +38,10 @@ web:
 matrix: all
 	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T) # docs: elsewhere, it is made here
 
+# The pictures of the README, of a recording that is made now.
+pictures: all
+	@LAGGARD=$(B)/laggard tools/make-pictures
+
 mutants: deps
 	@tools/mutants $(T)
 
@@ -73,4 +77,4 @@ deb: dist
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install uninstall dist deb clean FORCE
+.PHONY: all deps try test check asan fuzz bench web pictures matrix mutants cases install uninstall dist deb clean FORCE

@@ -50,7 +50,11 @@ def main():
         if acts:
             print(f"  pid {truth.cause_pids[key]} read /proc/PID/smaps_rollup {len(acts)} times, "
                   f"{sum(d for _, d, _ in acts) / len(acts) / 1e6:.0f} ms each")
-    print("\nThe timeline:")
+    page = out / "run.html"
+    if subprocess.run([laggard, "explain", str(recording), "--html", str(page)], stdout=subprocess.DEVNULL, check=False).returncode:
+        return 1
+    print(f"\nThe picture, in any browser: {shown(page)} ({page.stat().st_size / 1e6:.1f} MB); it opens at a late step.\n"
+          "\nThe timeline for others:")
     for name, where in (("run.pftrace", "open https://ui.perfetto.dev and drop the file on it"),
                         ("run.json.gz", "chrome://tracing, Load; or ui.perfetto.dev")):
         path = out / name

@@ -53,6 +53,7 @@ struct options {
 struct screen {
 	struct lg_term_options term;
 	unsigned width, height;
+	size_t skip; /* lines of the picture that are above the screen */
 	bool raw;
 	struct termios was;
 	int signals;
@@ -106,10 +107,25 @@ static void leave(struct screen *s)
 	s->raw = false;
 }
 
-/* Lines end by erasing what an earlier picture left there. */
-static void show(const struct screen *s, const char *picture, size_t n)
+/* A line of the screen: what an earlier picture left behind its end is erased. */
+static void put_line(const char *at, const char *nl, bool last)
 {
-	const char *at = picture, *end = picture + n;
+	fwrite(at, 1, (size_t)(nl - at), stdout);
+	fputs(last ? "\033[K" : "\033[K\n", stdout);
+}
+
+static const char *end_of_line(const char *at, const char *end)
+{
+	const char *nl = memchr(at, '\n', (size_t)(end - at));
+
+	return nl ?: end;
+}
+
+/* The picture's first line, and as many of the others, from s->skip on, as there is room for. */
+static void show(struct screen *s, const char *picture, size_t n)
+{
+	const char *at = picture, *end = picture + n, *nl;
+	size_t lines = 0, room, body, more;
 
 	if (!s->raw) {
 		fwrite(picture, n, 1, stdout);
@@ -117,21 +133,36 @@ static void show(const struct screen *s, const char *picture, size_t n)
 		fflush(stdout);
 		return;
 	}
+	for (const char *p = picture; p < end; p = end_of_line(p, end) + 1)
+		lines++;
+	room = s->height ? LG_MAX(s->height, 3u) : SIZE_MAX;
+	body = lines <= room ? lines - LG_MIN(lines, (size_t)1) : room - 2;
+	more = lines - LG_MIN(lines, (size_t)1) - body;
+	s->skip = LG_MIN(s->skip, more);
 	fputs("\033[H", stdout);
-	while (at < end) {
-		const char *nl = memchr(at, '\n', (size_t)(end - at));
-		size_t len = nl ? (size_t)(nl - at) : (size_t)(end - at);
-
-		fwrite(at, 1, len, stdout);
-		fputs("\033[K", stdout);
-		at += len + 1;
-		if (at < end)
-			fputs("\n", stdout);
+	for (size_t i = 0; at < end && i <= body + s->skip; i++, at = nl + 1) {
+		nl = end_of_line(at, end);
+		if (!i || i > s->skip)
+			put_line(at, nl, !more && nl + 1 >= end);
 	}
+	if (more)
+		printf("... %zu more below, %zu above; ? for keys\033[K", more - s->skip, s->skip);
 	say_to_screen("\033[J");
 }
 
-enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER };
+enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER, HELP, UP, DOWN, PAGE_UP, PAGE_DOWN, TOP };
+
+/* As in htop where it has the same. */
+static const char keys_help[] =
+	"laggard top: keys\n"
+	"\n"
+	"  h ? F1         these keys\n"
+	"  up down        what does not fit the screen;\n"
+	"  PgUp PgDn Home   in larger steps\n"
+	"  space Z p      stop, go on; so does a click\n"
+	"  left right     in a recording: earlier,\n"
+	"  [ ] wheel        later; live the wheel scrolls\n"
+	"  q F10 Ctrl-C   end\n";
 
 static enum wish wish_of(char key)
 {
@@ -142,14 +173,38 @@ static enum wish wish_of(char key)
 		return QUIT;
 	case ' ':
 	case 'p':
+	case 'Z':
 		return PAUSE;
-	case 'h':
+	case '[':
 		return EARLIER;
-	case 'l':
+	case ']':
 		return LATER;
+	case 'h':
+	case '?':
+		return HELP;
 	default:
 		return NOTHING;
 	}
+}
+
+/* Behind ESC [ or ESC O (xterm's control sequences): *ret_n, how many bytes more than one it is. */
+static enum wish escape_wish(const char *at, ssize_t n, ssize_t *ret_n)
+{
+	static const struct { const char *keys; enum wish w; } known[] = {
+		{ "A", UP }, { "B", DOWN }, { "C", LATER }, { "D", EARLIER }, { "H", TOP }, { "1~", TOP },
+		{ "5~", PAGE_UP }, { "6~", PAGE_DOWN }, { "P", HELP }, { "11~", HELP }, { "21~", QUIT },
+	};
+
+	*ret_n = 0;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		ssize_t len = (ssize_t)strlen(known[i].keys);
+
+		if (len <= n && !memcmp(at, known[i].keys, (size_t)len)) {
+			*ret_n = len - 1;
+			return known[i].w;
+		}
+	}
+	return NOTHING;
 }
 
 /* "<BUTTON;X;YM": *ret_n, how long it is. The wheel moves in a recording, a click stops and goes on. */
@@ -168,24 +223,28 @@ static enum wish mouse_wish(const char *at, ssize_t n, ssize_t *ret_n)
 	return button == 64 ? EARLIER : button == 65 ? LATER : button == 0 ? PAUSE : NOTHING;
 }
 
-/* The first key that is one; arrows are three bytes. */
+/* The first key that is one; an end among them is heard in any case. */
 static enum wish first_wish(const char *keys, ssize_t n)
 {
-	enum wish w = NOTHING;
+	enum wish first = NOTHING;
 
-	for (ssize_t i = 0; i < n && w == NOTHING; i++) {
-		if (n - i >= 3 && !memcmp(keys + i, "\033[", 2)) {
+	for (ssize_t i = 0; i < n && first != QUIT; i++) {
+		enum wish w;
+
+		if (n - i >= 3 && keys[i] == 27 && (keys[i + 1] == '[' || keys[i + 1] == 'O')) {
 			ssize_t more = 0;
 
 			i += 2;
 			w = keys[i] == '<' ? mouse_wish(keys + i, n - i, &more)
-			    : keys[i] == 'D' ? EARLIER : keys[i] == 'C' ? LATER : NOTHING;
+					   : escape_wish(keys + i, n - i, &more);
 			i += more;
 		} else {
 			w = wish_of(keys[i]);
 		}
+		if (first == NOTHING || w == QUIT)
+			first = w;
 	}
-	return w;
+	return first;
 }
 
 /* Wait for so long (-1: for ever), for a key or the end. */
@@ -204,14 +263,60 @@ static enum wish wait_for_wish(const struct screen *s, int64_t ns)
 	return n == 0 ? QUIT : first_wish(keys, n);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * SECOND + t.tv_nsec;
+}
+
+/*
+ * The picture for so long (-1: for ever), or until a key says otherwise: moving in it, and the list of keys,
+ * are done with here. live: there is no other time to go to.
+ */
+static enum wish show_for(struct screen *s, const char *picture, size_t n, int64_t ns, bool live)
+{
+	int64_t until = now_ns() + ns;
+	bool helped = false;
+
+	show(s, picture, n);
+	for (;;) {
+		size_t page = s->height > 4 ? s->height - 3 : 1, was = s->skip;
+		enum wish w = wait_for_wish(s, ns < 0 || helped ? -1 : LG_MAX(until - now_ns(), 0));
+
+		if (live && (w == EARLIER || w == LATER))
+			w = w == EARLIER ? UP : DOWN;
+		if (w == QUIT || (!helped && w != NOTHING && w < HELP))
+			return w;
+		if (w == NOTHING && !helped && ns >= 0 && now_ns() >= until)
+			return w;
+		if (w == NOTHING)
+			continue;
+		helped = w == HELP && !helped;
+		if (helped) {
+			show(s, keys_help, sizeof keys_help - 1);
+			s->skip = was;
+			continue;
+		}
+		if (w == UP || w == PAGE_UP)
+			s->skip -= LG_MIN(s->skip, w == UP ? 1 : page);
+		else if (w == DOWN || w == PAGE_DOWN)
+			s->skip += w == DOWN ? 1 : page;
+		else if (w == TOP)
+			s->skip = 0;
+		show(s, picture, n);
+	}
+}
+
 /* ---- a picture ----------------------------------------------------------------------------------- */
 
 static int draw(struct lg_loaded *l, const struct screen *s, const char *head, struct lg_out *o,
 		struct lg_error *err)
 {
 	struct lg_machine m;
-	struct lg_top how = { .machine = &m, .head = head, .width = s->width, .height = s->height,
-			      .colour = s->term.colour, .utf8 = s->term.utf8 };
+	struct lg_top how = { .machine = &m, .head = head, .width = s->width, .colour = s->term.colour,
+			      .utf8 = s->term.utf8 };
 	struct lg_accounts a;
 	int rc = lg_judge(l, 0, (double)NAN, err) ?: lg_accounts_make(&a, l->verdict, err);
 
@@ -267,7 +372,11 @@ static int replay(char **paths, size_t n, const struct options *opt, struct scre
 			 (double)from / 1e9, (double)at / 1e9, (double)length / 1e9, paused ? ", paused" : "", name ? name + 1 : paths[0]);
 		rc = lg_out_memory(&o, err);
 		rc = rc ?: draw(&part, s, head, o, err);
-		if (!rc)
+		w = NOTHING;
+		if (!rc && s->raw)
+			w = show_for(s, lg_out_view(o), lg_out_bytes(o),
+				     paused || at >= length ? -1 : opt->every_ns, false);
+		else if (!rc)
 			show(s, lg_out_view(o), lg_out_bytes(o));
 		lg_out_abort(o);
 		lg_verdict_free(part.verdict);
@@ -275,7 +384,6 @@ static int replay(char **paths, size_t n, const struct options *opt, struct scre
 		shown++;
 		if (!s->raw && (at >= length || (opt->count && shown >= opt->count)))
 			break;
-		w = s->raw ? wait_for_wish(s, paused || at >= length ? -1 : opt->every_ns) : NOTHING;
 		if (w == PAUSE)
 			paused = !paused;
 		if (w == EARLIER)
@@ -341,7 +449,9 @@ static void judge_aside(char *path, const struct screen *s, const char *head, in
 	_exit(LG_EXIT_OK);
 }
 
-static int picture_of(char *path, const struct screen *s, const char *head, struct lg_error *err)
+/* Into the new *ret, of PICTURE_BYTES. */
+static int picture_of(char *path, const struct screen *s, const char *head, char **ret, size_t *ret_n,
+		      struct lg_error *err)
 {
 	enum { PICTURE_BYTES = 1 << 20 };
 	char *picture = malloc(PICTURE_BYTES);
@@ -352,6 +462,7 @@ static int picture_of(char *path, const struct screen *s, const char *head, stru
 
 	if (!picture || pipe2(p, O_CLOEXEC)) {
 		free(picture);
+		*ret = NULL;
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	pid = fork();
@@ -365,9 +476,8 @@ static int picture_of(char *path, const struct screen *s, const char *head, stru
 	close(p[0]);
 	if (pid > 0)
 		(void)waitpid(pid, NULL, 0);
-	if (n)
-		show(s, picture, n);
-	free(picture);
+	*ret = picture;
+	*ret_n = n;
 	return n ? 0 : lg_fail(err, LG_E_IO, LG_NO_OFFSET, "the last seconds could not be judged");
 }
 
@@ -391,7 +501,8 @@ static bool wait_for_dump(const char *path, pid_t recorder, const struct screen 
 static int watch(const struct options *opt, const struct lg_runtime_dir *dir, struct screen *s,
 		 struct lg_error *err)
 {
-	char path[sizeof dir->path + 32], head[96], when[16];
+	char path[sizeof dir->path + 32], head[96], when[16], *picture = NULL;
+	size_t n = 0;
 	enum wish w;
 	pid_t recorder;
 	int rc = 0;
@@ -413,15 +524,18 @@ static int watch(const struct options *opt, const struct lg_runtime_dir *dir, st
 		measure(s);
 		time_of_day(when, sizeof when);
 		snprintf(head, sizeof head, "%s  the last %.0f s", when, (double)opt->last_ns / 1e9);
-		rc = picture_of(path, s, head, err);
+		rc = picture_of(path, s, head, &picture, &n, err);
 		unlink(path);
-		if (opt->count && i >= (unsigned long)opt->count)
-			break;
-		w = wait_for_wish(s, opt->every_ns);
-		if (w == PAUSE)
-			do
-				w = wait_for_wish(s, -1);
-			while (w != PAUSE && w != QUIT);
+		if (!rc && opt->count && i >= (unsigned long)opt->count) {
+			show(s, picture, n);
+			w = QUIT;
+		} else if (!rc) {
+			w = show_for(s, picture, n, opt->every_ns, true);
+			while (w == PAUSE && show_for(s, picture, n, -1, true) == QUIT)
+				w = QUIT;
+		}
+		free(picture);
+		picture = NULL;
 	}
 	leave(s);
 	kill(recorder, SIGTERM);
@@ -525,7 +639,8 @@ const struct lg_command lg_cmd_top = {
 	.summary = "the last seconds of a job, live: steps, ranks side by side, who stalls whom",
 	.help =
 	"Of a job that runs, of the whole machine where none is named, or of a recording, which is played.\n"
-	"Keys: space or a click stops and goes on, left and right (h, l) or the wheel move in a recording, q ends.\n\n"
+	"Keys: ? lists them; space or a click stops and goes on, left and right or the wheel move in a recording, up and\n"
+	"down show what does not fit the screen, q ends.\n\n"
 	"  -p PID,...           the ranks' processes (repeatable)\n"
 	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
 	"  --last DUR           show so much (default 30s)\n"

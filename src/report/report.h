@@ -38,7 +38,7 @@ struct lg_machine;
 struct lg_top {
 	const struct lg_machine *machine;
 	const char *head;       /* of what and of when */
-	unsigned width, height; /* of the screen; height 0 = no end */
+	unsigned width;         /* of the screen */
 	bool colour, utf8;
 };
 void lg_report_top(const struct lg_verdict *v, const struct lg_accounts *a, const struct lg_top *how,

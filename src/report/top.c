@@ -2,10 +2,9 @@
 /*
  * top.c - a verdict of the last seconds on a terminal's screen: steps, ranks side by side, who stalls whom.
  *
- * Lines are built whole, made harmless (base/printable.h) and cut at the screen's edge; what does not fit
- * below is counted in the last line. Colour only repeats what letters say.
+ * Lines are built whole, made harmless (base/printable.h) and cut at the screen's edge. Colour only repeats
+ * what letters say.
  */
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,9 +25,8 @@ enum { BESIDE_BAR = 60, BAR_MIN = 8, BAR_MAX = 60, HEADLINE_LINES = 3 };
 
 struct top {
 	struct lg_out *o;
-	unsigned width, left; /* lines that are still free; UINT_MAX = no end */
+	unsigned width;
 	bool colour, utf8;
-	size_t dropped;
 };
 
 /* One line, in a style (a number of ECMA-48's SGR; NULL = plain). */
@@ -38,11 +36,6 @@ static void LG_PRINTF(3, 4) line(struct top *t, const char *sgr, const char *fmt
 	size_t n = 0;
 	va_list ap;
 
-	if (!t->left) {
-		t->dropped++;
-		return;
-	}
-	t->left -= t->left != UINT_MAX;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
@@ -294,7 +287,7 @@ void lg_report_top(const struct lg_verdict *v, const struct lg_accounts *a, cons
 		   struct lg_out *o)
 {
 	struct top t = { .o = o, .width = LG_MAX(how->width, (unsigned)MIN_WIDTH), .colour = how->colour,
-			 .utf8 = how->utf8, .left = how->height > 1 ? how->height - 1 : UINT_MAX };
+			 .utf8 = how->utf8 };
 	char buf[4096];
 
 	t.width = LG_MIN(t.width, (unsigned)MAX_WIDTH);
@@ -310,6 +303,4 @@ void lg_report_top(const struct lg_verdict *v, const struct lg_accounts *a, cons
 	headline(&t, lg_headline(v, buf, sizeof buf));
 	if (v->n_limits)
 		line(&t, "2", "not seen: %s%s", v->limits[0], v->n_limits > 1 ? " (and more: explain)" : "");
-	if (t.dropped)
-		lg_out_printf(o, "... %zu line%s more\n", t.dropped, t.dropped == 1 ? "" : "s");
 }

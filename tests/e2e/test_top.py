@@ -145,8 +145,35 @@ def test_a_picture_fits_the_screen(terminal, made, rows, columns):
     t.wait_for("\x1b[J")
     shown = t.rows()
     assert len(shown) <= rows and all(len(row) <= columns for row in shown)
-    assert ("more" in shown[-1]) == (rows == 10)
+    assert ("more below" in shown[-1]) == (rows == 10)
     t.press(b"q")
+    assert t.end() == 0
+
+
+def test_what_does_not_fit_is_scrolled_to_and_keys_are_listed(terminal, made, laggard):
+    """As in htop. Every line of the picture comes into view, below its first."""
+    trace = made("stall")
+    whole = [line[:40].rstrip() for line in laggard("top", "--batch", "--last", "1m", trace).stdout.splitlines()[1:] if line.strip()]
+    t = terminal("--last", "1m", trace, rows=10, columns=80)
+    t.wait_for("more below, 0 above")
+    seen = [row[:40].rstrip() for row in t.rows()]
+    for key in (b"\x1b[B", b"\x1b[6~", b"\x1b[6~", b"\x1b[6~", b"\x1b[6~"):
+        t.press(key)
+        t.wait_for("\x1b[J")
+        assert t.rows()[0].startswith("laggard top") and len(t.rows()) <= 10
+        seen += [row[:40].rstrip() for row in t.rows()]
+    assert "0 more below" in t.rows()[-1] and all(line in seen for line in whole)
+    t.press(b"\x1b[A")
+    t.wait_for("1 more below")
+    t.press(b"\x1b[H")
+    t.wait_for(", 0 above")
+    for key in (b"h", b"?", b"\x1bOP"):
+        t.press(key)
+        t.wait_for("keys\x1b[K")
+        t.wait_for("q F10 Ctrl-C")
+        t.press(b"x ")  # the first key that there is leads back
+        t.wait_for(", 0 above")
+    t.press(b"\x1b[21~")
     assert t.end() == 0
 
 
@@ -155,7 +182,7 @@ def test_keys_move_in_a_recording(terminal, made):
     t.wait_for("0.0 to 1.0 s")
     t.press(b" ")
     t.wait_for("paused")
-    for keys, at in ((b"\x1b[C", "1.0 to 2.0 s"), (b"l", "2.0 to 3.0 s"), (b"\x1b[D", "1.0 to 2.0 s"), (b"h", "0.0 to 1.0 s")):
+    for keys, at in ((b"\x1b[C", "1.0 to 2.0 s"), (b"]", "2.0 to 3.0 s"), (b"\x1bOD", "1.0 to 2.0 s"), (b"[", "0.0 to 1.0 s")):
         t.press(keys)
         t.wait_for(at)
     t.press(b"x\x1b[A")

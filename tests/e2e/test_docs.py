@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of doc/tutorial.md and doc/questions.md do what the pages say, and print what they show.
+"""The commands of doc/tutorial.md and of the pages of doc/questions do what these say, and print what they show.
 
 Each line of a ```sh block that needs no living job is run; of the others the options must exist. The ```text block
 behind it must stand in what was printed, line by line: "..." within a line, or alone, stands for what was left out. A
@@ -11,7 +11,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-PAGES = ["tutorial.md", "questions.md"]
+PAGES = ["tutorial.md", *sorted(f"questions/{p.name}" for p in (ROOT / "doc/questions").glob("*.md"))]
 TRACES = "tests/data/cases/pytorch+kineto/resnet50_num_workers_"
 OWN = {"run.lag": TRACES + "0", "before.lag": TRACES + "0", "after.lag": TRACES + "4"}  # the reader's own, by name
 LIVE = {"record", "trigger", "env", "doctor", "roofline"}
@@ -105,9 +105,49 @@ def test_findings_that_a_page_names_exist(laggard, page):
 
 
 def test_the_pages_are_found(root):
-    text = (root / "README.md").read_text(encoding="utf-8")
-    for page in PAGES:
-        assert f"](doc/{page})" in text
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    asked = (root / "doc/questions.md").read_text(encoding="utf-8")
+    assert "](doc/tutorial.md)" in readme and "](doc/questions.md)" in readme and len(PAGES) >= 9
+    for page in PAGES[1:]:
+        title = (root / "doc" / page).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        assert f"- [{title}]({page})" in asked.splitlines()
+
+
+def commands(text):
+    """Each command line of laggard that a page names: in blocks, in `code`, after .Dl of a manual page."""
+    found = [line for kind, content in blocks(text) if kind == "sh" for line in content.replace("\\\n", "").splitlines()]
+    found += re.findall(r"`((?:sudo )?(?:build/)?laggard [^`]*)`", text) + re.findall(r"^\.Dl (.*)$", text, re.M)
+    found = [part.strip() for line in found for part in re.split(r"&&|\||;", line.replace("\\-", "-"))]
+    found = [re.sub(r"^(sudo )?(build/)?laggard ", "laggard ", part) for part in found]
+    return [shlex.split(part.split(" #")[0]) for part in found if re.match(r"laggard [a-z]", part) and part.count("'") % 2 == 0 and part.count('"') % 2 == 0]
+
+
+@pytest.mark.parametrize("page", ["README.md", "doc/ci-gate.md", "doc/contract.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "doc/man").glob("*.[157]"))])
+def test_options_that_a_page_names_exist(laggard, root, page):
+    told = {}
+    for words in commands((root / page).read_text(encoding="utf-8")):
+        if words[1] not in told:
+            told[words[1]] = laggard(words[1], "--help")
+            assert told[words[1]].returncode == 0, words
+        for option in options(words):
+            name = option if option.startswith("--") else option[:2]
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", told[words[1]].stdout), f"{' '.join(words)}: no {name}"
+    assert page != "README.md" or len(told) >= 15
+
+
+def test_commands_of_the_readme_run(laggard, root, tmp_path):
+    """Those that read files: the reader's own are ours here."""
+    ran = set()
+    for name, path in {**OWN, "before.json": OWN["before.lag"], "after.json": OWN["after.lag"], "rank*.json.gz": OWN["run.lag"],
+                       "train.log": "tests/data/torchlog/job.log", "gpu.csv": "tests/data/smi/dmon.txt"}.items():
+        (tmp_path / name).symlink_to(root / path)
+    for words in commands((root / "README.md").read_text(encoding="utf-8")):
+        files = [w for w in words[2:] if (tmp_path / w).is_symlink()]
+        if words[1] in ("explain", "diff", "convert", "steps") and files and "--fail-on" not in words:
+            done = laggard(*words[1:], cwd=tmp_path, env={"LC_ALL": "C.UTF-8"})
+            assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+            ran.add(words[1])
+    assert ran == {"explain", "diff", "convert", "steps"}
 
 
 @pytest.mark.parametrize("shown, missing", [

@@ -9,6 +9,7 @@
 #include "cli/load.h"
 #include "import/import.h"
 #include "report/convert.h"
+#include "report/profile.h"
 #include "store/lag_write.h"
 #include "store/redact.h"
 #include "symbols/options.h"
@@ -239,6 +240,21 @@ static int write_out(const struct lg_loaded *l, const struct options *opt, struc
 	return lg_out_close(o, err);
 }
 
+/* A profile of nothing is a file that is as good as empty: not without a word. */
+static void say_if_empty(const struct lg_loaded *l, const struct options *opt)
+{
+	struct lg_window w = window(l->trace, opt);
+	struct lg_error ignored;
+	struct lg_profile p;
+
+	if ((opt->format != FOLDED && opt->format != SPEEDSCOPE && opt->format != PPROF) ||
+	    lg_profile_make(&p, l->trace, &w, &ignored))
+		return;
+	if (!p.n)
+		lg_say("%s holds no stack: there are no CPU samples in what was read", opt->out);
+	lg_profile_done(&p);
+}
+
 static int run(int argc, char **argv)
 {
 	struct options opt = { .format = UNKNOWN, .from = -1, .to = -1, .verdict = true };
@@ -273,6 +289,8 @@ static int run(int argc, char **argv)
 		rc = write_out(&l, &opt, &err);
 		lg_progress_stop();
 	}
+	if (!rc)
+		say_if_empty(&l, &opt);
 	if (rc)
 		lg_complain(&err);
 	lg_loaded_done(&l);

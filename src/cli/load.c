@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/load.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/capability.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -25,25 +27,67 @@ static char progress_text[128];
 static unsigned progress_seconds;
 static volatile sig_atomic_t progress_shown;
 
+/* How far the inputs are read: by the kernel's count of what this process has read; all 0 = not known. */
+static struct {
+	uint64_t all, before;
+} reading;
+
+/* proc_pid_io(5): bytes that read(2) and its kin gave to all threads; 0 = not known. Async-signal-safe. */
+static uint64_t bytes_read(void)
+{
+	char text[256] = "";
+	int fd = open("/proc/self/io", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	uint64_t v = 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (n < 7 || memcmp(text, "rchar: ", 7) != 0)
+		return 0;
+	for (const char *at = text + 7; *at >= '0' && *at <= '9'; at++)
+		v = v * 10 + (uint64_t)(*at - '0');
+	return v;
+}
+
+/* Behind n characters of line: number and what it is of. */
+static size_t add_number(char *line, size_t n, uint64_t number, const char *of)
+{
+	char digits[20];
+	size_t k = 0;
+
+	do
+		digits[k++] = (char)('0' + number % 10);
+	while (number /= 10);
+	while (k)
+		line[n++] = digits[--k];
+	memcpy(line + n, of, strlen(of));
+	return n + strlen(of);
+}
+
 static void show_progress(int sig)
 {
-	char line[sizeof progress_text + 16];
-	size_t n = strlen(progress_text), digits = 1;
+	enum { NUMBERS = 96 }; /* three, and their words */
+	char line[sizeof progress_text + NUMBERS];
+	size_t n = strlen(progress_text);
+	int was = errno;
+	uint64_t done;
 
 	(void)sig;
 	/* Only what is async-signal-safe: no printf(). */
 	memcpy(line, progress_text, n);
 	line[n++] = ' ';
 	progress_seconds++;
-	for (unsigned v = progress_seconds; v >= 10; v /= 10)
-		digits++;
-	for (unsigned v = progress_seconds, i = 0; i < digits; i++, v /= 10)
-		line[n + digits - 1 - i] = (char)('0' + v % 10);
-	n += digits;
-	line[n++] = ' ';
-	line[n++] = 's';
+	n = add_number(line, n, progress_seconds, " s");
+	done = reading.all ? bytes_read() - reading.before : 0;
+	if (done / 1000000 / progress_seconds && done < reading.all) {
+		line[n++] = ',';
+		line[n++] = ' ';
+		n = add_number(line, n, done / 1000000 / progress_seconds, " MB/s, ");
+		n = add_number(line, n, (reading.all - done) / (done / progress_seconds) + 1, " s left");
+	}
 	if (write(STDERR_FILENO, line, n) > 0)
 		progress_shown = 1;
+	errno = was;
 }
 
 void lg_progress_say(const char *text)
@@ -145,44 +189,29 @@ static int drop_left_out(struct lg_loaded *l, struct lg_error *err)
 	return 0;
 }
 
-/* ---- how far many files are read ---- */
+/* ---- how far files are read ---- */
 
-static struct {
-	uint64_t *before; /* [n + 1]: bytes of the files before each */
-	struct timespec began;
-} reading;
-
-static void count_bytes(const struct lg_paths *p)
+/* Not where the size of one is not known. */
+static uint64_t bytes_of(const struct lg_paths *p)
 {
+	uint64_t all = 0;
 	struct stat st;
 
-	clock_gettime(CLOCK_MONOTONIC, &reading.began);
-	reading.before = p->n > 1 ? lg_calloc(p->n + 1, sizeof *reading.before) : NULL;
-	for (size_t i = 0; reading.before && i < p->n; i++) {
-		bool sized = !stat(p->path[i], &st) && S_ISREG(st.st_mode);
-
-		reading.before[i + 1] = reading.before[i] + (sized ? (uint64_t)st.st_size : 0);
+	for (size_t i = 0; i < p->n; i++) {
+		if (stat(p->path[i], &st) || !S_ISREG(st.st_mode))
+			return 0;
+		all += (uint64_t)st.st_size;
 	}
+	return all;
 }
 
 static void say_reading(size_t i, size_t n)
 {
-	struct timespec now;
-	double done, all, s;
 	char text[96];
 
-	if (!reading.before)
-		return;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	s = (double)(now.tv_sec - reading.began.tv_sec) + (double)(now.tv_nsec - reading.began.tv_nsec) / 1e9;
-	done = (double)reading.before[i] / 1e6;
-	all = (double)reading.before[n] / 1e6;
-	if (i && s > 0 && done > 0)
-		snprintf(text, sizeof text, "reading file %zu of %zu, %.0f MB/s, %.0f s left ...", i + 1, n, done / s,
-			 (all - done) / (done / s));
-	else
-		snprintf(text, sizeof text, "reading file %zu of %zu ...", i + 1, n);
-	lg_progress_say(text);
+	snprintf(text, sizeof text, "reading file %zu of %zu ...", i + 1, n);
+	if (n > 1)
+		lg_progress_say(text);
 }
 
 /*
@@ -212,18 +241,18 @@ int lg_load_paths(struct lg_paths *paths, struct lg_loaded *ret, struct lg_error
 
 	*paths = (struct lg_paths){ 0 };
 	if (!rc) {
-		count_bytes(&l.paths);
 		lg_import_reads = say_reading;
 		lg_bounds_set(l.paths.path, l.paths.n);
 		symbol_sources();
 		give_up_privileges(&l.paths);
 		scratch_folder();
+		reading.before = bytes_read();
+		reading.all = bytes_of(&l.paths);
 		lg_progress_start("reading ...");
 		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,
 				     l.info, err);
 		lg_progress_stop();
-		lg_free(reading.before);
-		reading.before = NULL;
+		reading.all = 0;
 	}
 	if (!rc)
 		rc = drop_left_out(&l, err);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -259,7 +260,8 @@ int lg_runs_judge(struct lg_runs *r, const struct lg_loaded *l,
 {
 	uint32_t *group = lg_calloc(r->n_paths, sizeof *group), n = 0;
 	struct answer *a = NULL;
-	char text[64];
+	time_t began = time(NULL);
+	char text[96];
 	size_t got = 0;
 	int rc = group ? 0 : LG_E_NOMEM;
 
@@ -280,7 +282,8 @@ int lg_runs_judge(struct lg_runs *r, const struct lg_loaded *l,
 		lg_progress_start("judging the other runs ...");
 		while (got < n && read_all(r->answer, &a[got], sizeof *a)) {
 			lg_run_row_check(&a[got++].row);
-			snprintf(text, sizeof text, "judging the other runs: %zu of %u done ...", got, n);
+			snprintf(text, sizeof text, "judging the other runs: %zu of %u done, %ld s left ...", got, n,
+				 (long)((double)(time(NULL) - began) / (double)got * (double)(n - got)) + 1);
 			lg_progress_say(text);
 		}
 		lg_progress_stop();

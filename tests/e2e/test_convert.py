@@ -362,6 +362,15 @@ def test_a_window_behind_the_data_is_said(convert, laggard, make_trace, tmp_path
                    "2h").returncode == 0
 
 
+@pytest.mark.parametrize("suffix", (".folded", ".speedscope.json", ".pb.gz"))
+def test_a_profile_of_nothing_is_said(laggard, root, make_trace, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    done = laggard("convert", root / "tests/data/torchlog/steps.log", "-o", out)
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "there are no CPU samples" in done.stderr and str(out) in done.stderr
+    done = laggard("convert", make_trace("stacks"), "-o", out)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_many_short_slices_are_not_drawn_as_one_long_run(convert):
     for trace in (Chrome(convert("summed", ".json")), Perfetto(convert("summed", ".pftrace"))):
         names = {s.name: s.end - s.start for s in trace.slices()}

@@ -5,11 +5,16 @@ import io
 import json
 import os
 import pathlib
+import pty
 import re
+import select
+import signal
 import struct
 import subprocess
+import time
 
 import pytest
+from device_trace import device_trace
 
 STAGES = {"batch_wait", "h2d", "forward", "backward", "grad_sync", "optimizer", "side", "other"}
 SHAPES = {None, "steady", "bursty", "periodic", "drift", "shift"}
@@ -288,3 +293,30 @@ def test_nothing_found_is_a_screen_as_well(laggard, root):
     done = laggard("explain", root / "tests/data/perf/burn.data")
     assert done.returncode == 0 and "nothing is judged" in done.stdout and "limits" in done.stdout
     assert len(done.stdout.splitlines()) <= 24
+
+
+def test_reading_that_takes_long_says_how_fast_and_how_long_yet(laggard_path, tmp_path):
+    """On a terminal, from a second on. It is held up while it reads, which is no less time to who waits."""
+    path = device_trace(tmp_path / "long.json", steps=20, padding=40_000)
+    size = path.stat().st_size
+    master, slave = pty.openpty()
+    process = subprocess.Popen([laggard_path, "explain", "--max-memory", "4G", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave)
+
+    def has_read():
+        return int(re.search(r"^rchar: (\d+)", pathlib.Path(f"/proc/{process.pid}/io").read_text(encoding="ascii"), re.M)[1])
+    while has_read() < size // 20 and process.poll() is None:
+        pass
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=60) == 0
+    os.close(slave)
+    said = b""
+    while select.select([master], [], [], 0.2)[0]:
+        try:
+            said += os.read(master, 65536)
+        except OSError:
+            break
+    os.close(master)
+    assert re.search(rb"reading \.\.\. 1 s, \d+ MB/s, \d+ s left", said), said
+    assert said.endswith(b"\r\x1b[K")  # nothing of it stays

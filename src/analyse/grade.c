@@ -79,12 +79,6 @@ void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)
 	f->severity = LG_MAX(f->severity, before);
 }
 
-void lg_grade_anew(struct lg_finding *f)
-{
-	if (!f->seen && f->severity != LG_SEVERITY_INFO)
-		lg_grade_share(f, f->lost_share);
-}
-
 double lg_proven(size_t seen)
 {
 	/* What comes k times in a window comes this often in the mean of such windows, at least, with 95 %:
@@ -94,6 +88,12 @@ double lg_proven(size_t seen)
 	return seen >= LG_N_ANY_REPEATS ? 1 : seen ? at_least[seen] / (double)seen : 0;
 }
 
+/* Of what came so few times: it may have been chance. */
+static double sureness(size_t seen)
+{
+	return 1 - 0.2 / (double)seen;
+}
+
 void lg_grade_part(struct lg_finding *f, double part, size_t seen)
 {
 	enum lg_severity most = lg_severity_of(f->lost_share * part);
@@ -101,7 +101,21 @@ void lg_grade_part(struct lg_finding *f, double part, size_t seen)
 	at_most(f, most < LG_SEVERITY_LOW ? LG_SEVERITY_LOW : most);
 	f->seen = seen;
 	if (seen)
-		f->confidence *= 1 - 0.2 / (double)seen;
+		f->confidence *= sureness(seen);
+}
+
+void lg_grade_anew(struct lg_finding *f, double part, size_t seen)
+{
+	if (f->severity == LG_SEVERITY_INFO)
+		return;
+	if (!f->seen) {
+		lg_grade_share(f, f->lost_share);
+		return;
+	}
+	f->confidence /= sureness(f->seen);
+	f->seen = 0;
+	lg_grade_share(f, f->lost_share);
+	lg_grade_part(f, part, seen);
 }
 
 void lg_grade_worth_a_line(struct lg_finding *f)

@@ -39,13 +39,14 @@ void lg_grade_unpriced(struct lg_finding *f);
 void lg_grade_fatal(struct lg_finding *f);
 /* Its price has grown, or was seen on another victim as well: never lower than before. */
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns);
-/* Its price is another one now. What had too few repetitions, or is no loss, stays that. */
-void lg_grade_anew(struct lg_finding *f);
 /* Of a loss that a window shows in so many episodes, the part that is beyond chance: 1 from five on. */
 double lg_proven(size_t seen);
 /* Graded as if it had lost that part of its share only, but low at least. seen: the few episodes that most
  * of it came in, for which it is less sure; 0 = it came often. */
 void lg_grade_part(struct lg_finding *f, double part, size_t seen);
+/* Its price is another one now, that of several ranks. What came rarely on one of them came on all as part and seen
+ * say (lg_grade_part()); what is no loss stays that. */
+void lg_grade_anew(struct lg_finding *f, double part, size_t seen);
 /* A mistake is worth a line, whatever it costs here. */
 void lg_grade_worth_a_line(struct lg_finding *f);
 void lg_cap(struct lg_finding *f, enum lg_cap why);

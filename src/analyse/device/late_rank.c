@@ -401,7 +401,7 @@ static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const stru
 	f->lost_share = own / wall;
 	/* The title's share is the mean over the ranks. */
 	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_COSTS, f->title, f->lost_share * 100);
-	lg_grade_anew(f);
+	lg_grade_anew(f, l->proof.part, l->proof.seen);
 }
 
 /* What the late rank has of them beyond the others, ns. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_still.c - a profiler's trace whose steps ended long before it did: one call, or one piece of the
- * device's work, lasts for most of what follows, and hardly anything else begins meanwhile. Why, such a trace
- * cannot tell; that it is no healthy run, it can.
+ * device_still.c - a profiler's trace whose steps ended long before it did: one call, operator or function, or
+ * one piece of the device's work, lasts for most of what follows, and hardly anything else begins meanwhile.
+ * Why, such a trace cannot tell; that it is no healthy run, it can. A range of the program's own, in which
+ * nothing else was traced, may be anything: that is not judged.
  */
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"
@@ -31,25 +32,37 @@ static size_t begun_in(const struct lg_gpu_run *r, const struct lg_iv *in)
 	return n;
 }
 
-/* What the run waits in behind its window, for the longest; nothing: of no length. */
-static struct lg_iv waits_in(const struct lg_gpu_run *r)
+/* Saves, logging and compilation take as long as they take, and end. */
+static bool may_stand(const struct lg_host_seg *s)
+{
+	return s->span != LG_NO_ROW && s->class != LG_HOST_SIDE && s->class != LG_HOST_LOG &&
+	       s->class != LG_HOST_COMPILE;
+}
+
+/* What the run waits in behind its window, for the longest; nothing: of no length. *ret_own: a range of its own. */
+static struct lg_iv waits_in(const struct lg_gpu_run *r, bool *ret_own)
 {
 	struct lg_iv device = { .row = LG_NO_ROW }, host = { .row = LG_NO_ROW };
+	bool note = false;
 
 	for (size_t i = 0; i < r->n_work; i++)
 		longer(r, r->work[i].ts, r->work[i].end, r->work[i].span, &device);
 	LG_EACH(h, r->host, r->n_host)
 		for (size_t i = h->n; i-- && h->seg[i].end > r->to;)
-			if (h->seg[i].class == LG_HOST_SYNC || h->seg[i].class == LG_HOST_COPY)
+			if (may_stand(&h->seg[i])) {
 				longer(r, h->seg[i].ts, h->seg[i].end, h->seg[i].span, &host);
+				note = host.row == h->seg[i].span ? h->seg[i].note : note;
+			}
 	/* The host waits for the device: what that does says more. */
+	*ret_own = note && (device.end - device.ts) * 10 < (host.end - host.ts) * 9;
 	return (device.end - device.ts) * 10 >= (host.end - host.ts) * 9 ? device : host;
 }
 
 static void judge(struct lg_case *c, const struct lg_gpu_run *r)
 {
 	const int64_t long_ns = LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000);
-	struct lg_iv in = waits_in(r);
+	bool own;
+	struct lg_iv in = waits_in(r, &own);
 	char gone[LG_MS_TEXT], usual[LG_MS_TEXT];
 	int64_t longest = 0, step[512];
 	size_t n = LG_MIN(r->n_steps, LG_COUNT(step));
@@ -66,7 +79,7 @@ static void judge(struct lg_case *c, const struct lg_gpu_run *r)
 		       c->t->process.pid[r->prc], (double)(in.ts - c->t->first) / 1e9,
 		       lg_ms_text(lg_ms(in.end - in.ts), gone), lg_span_name(c->t, in.row),
 		       lg_ms_text(lg_ms(lg_median_i64(step, n)), usual));
-	if (in.end - in.ts >= long_ns) {
+	if (in.end - in.ts >= long_ns && !own) {
 		c->v->still = what;
 		lg_say(c, LG_SAYS_STILL_LIMIT, what);
 	} else {

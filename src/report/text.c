@@ -374,6 +374,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	}
 	if (v->cut && (v->n_judged || !v->unjudged))
 		add(&b, "%s file is cut: what it ends before is not judged.", is_sentence(&b) ? " The" : "; the");
+	if (lead && v->lost_kernels > 0)
+		add(&b, "%s trace is not whole: %.0f %% of the kernels are not in it.", is_sentence(&b) ? " The" : "; the",
+		    v->lost_kernels * 100);
 	if (!lead && v->not_judged)
 		add(&b, "%s judged: %s%s.", is_sentence(&b) ? " Not" : "; not", v->not_judged,
 		    v->n_not_judged > 3 ? " and more" : "");

@@ -296,8 +296,10 @@ static void say_not_whole(struct lg_case *c, const struct lg_gpu *g)
 		if (lg_gpu_judged(r) && !r->n_graph_built && lost > share)
 			share = lost;
 	}
-	if (share > whole)
-		lg_not_judged(c, lg_text(c, LG_SAYS_TRACE_NOT_WHOLE, share * 100), NULL);
+	if (share <= whole)
+		return;
+	c->v->lost_kernels = share;
+	lg_not_judged(c, lg_text(c, LG_SAYS_TRACE_NOT_WHOLE, share * 100), NULL);
 }
 
 /* The title of what came in few episodes says so. */

@@ -37,6 +37,10 @@ def call(events, name, start_us, dur_us, pid=7):
                    "args": {"correlation": 900_000 + len(events)}})
 
 
+def span(events, cat, name, start_us, dur_us, pid=7):
+    events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": pid, "ts": start_us, "dur": dur_us})
+
+
 def end_of(events):
     return max(e["ts"] + e["dur"] for e in events if e["name"].startswith("ProfilerStep"))
 
@@ -126,6 +130,13 @@ def test_a_trace_that_ends_in_one_wait_is_no_healthy_run(explain, laggard, tmp_p
             assert any(what in x and "stands still" in x and "began no step from 0.12 s on" in x and "a step takes 10 ms" in x
                        for x in limits)
             assert ("The run stands still" in text) == (wait_us == 30_000_000)
+    for cat, name in (("cpu_op", "c10d::barrier"), ("python_function", "threading.py(359): wait")):
+        path = edit(device_trace(tmp_path / f"{cat}.json"), lambda ev, c=cat, n=name: span(ev, c, n, end_of(ev) + 30, 40_000_000))
+        text = " ".join(laggard("explain", path).stdout.split())
+        assert text.startswith("The run stands still") and f"for 40 s in {name}" in text, text
+    for cat, name in (("user_annotation", "evaluate"), ("user_annotation", "save_checkpoint")):  # may be anything, and ends
+        path = edit(device_trace(tmp_path / f"{name}.json"), lambda ev, c=cat, n=name: span(ev, c, n, end_of(ev) + 30, 40_000_000))
+        assert "The run stands still" not in laggard("explain", path).stdout
     text, limits = told(90_000)
     assert text.startswith("Nothing is wrong") and not any("stands still" in x for x in limits)
 
@@ -251,3 +262,14 @@ def test_a_steps_table_of_a_profiler_names_what_the_device_did(laggard, tmp_path
     assert all("computing, 10.0 ms" in row and "unexplained" not in row for row in computes)
     waits = laggard("steps", device_trace(tmp_path / "w.json", loader_us=30_000)).stdout.splitlines()[2:12]
     assert all("loader, 30." in row for row in waits)
+
+
+def test_the_headline_of_a_finding_says_that_kernels_are_missing(laggard, tmp_path):
+    def lose(ev):  # those of every sixth step
+        steps = [e for e in ev if e["name"].startswith("ProfilerStep")][::6]
+        ev[:] = [e for e in ev if e["cat"] != "kernel" or not any(s["ts"] <= e["ts"] < s["ts"] + s["dur"] for s in steps)]
+
+    whole = " ".join(laggard("explain", device_trace(tmp_path / "whole.json", loader_us=5000, steps=24)).stdout.split())
+    lost = " ".join(laggard("explain", edit(device_trace(tmp_path / "lost.json", loader_us=5000, steps=24), lose)).stdout.split())
+    assert "next batch" in whole and "not whole" not in whole
+    assert "next batch" in lost.split(" lost ")[0] and "the trace is not whole: 17 % of the kernels are not in it." in lost, lost

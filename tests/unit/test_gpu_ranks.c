@@ -191,6 +191,10 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 	assert_non_null(strstr(o.v->findings[0].title, "the others wait, which costs 2"));
 	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
 	done(&o);
+	p.n_ranks = 8; /* two or three times each, twenty times for all */
+	o = first(&p, "data.loader_wait");
+	assert_true(o.v->findings[0].severity >= LG_SEVERITY_MEDIUM && !o.v->findings[0].seen);
+	done(&o);
 }
 
 /* Rank 0 warms up for seconds; then rank 2 is late in every step. */

@@ -53,6 +53,10 @@ static void a_step_beyond_the_noise_is_slow_though_it_is_not_twice_as_long(void 
 	/* So many that they are what is usual: twice the median is the line. */
 	assert_int_equal(slow_in(1000, 100, 4, 1.5), 0);
 	assert_int_equal(slow_in(1000, 100, 4, 2.5), 250);
+	/* More than the noise's quantile leaves out, but far from the others. */
+	assert_int_equal(slow_in(1000, 100, 5, 1.4), 200);
+	assert_int_equal(slow_in(120, 11, 6, 1.36), 20);
+	assert_int_equal(slow_in(120, 11, 6, 1.08), 0);
 }
 
 /* An exponential tail of a tenth of the step: 1 run in 100 may have a step beyond its reach. */

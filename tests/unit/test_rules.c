@@ -125,6 +125,26 @@ static void a_rule_is_never_graded_above_its_basis(void **state)
 	assert_int_equal(f.severity, LG_SEVERITY_HIGH);
 }
 
+/* What came twice on one rank came on others as well: it is as sure as all of that. */
+static void a_price_of_several_ranks_is_graded_by_all_of_their_episodes(void **state)
+{
+	struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, 0.5), once = f, none = lost(LG_R_HOST_LOCK_HELD, 0.005);
+
+	(void)state;
+	f.confidence = once.confidence = 0.9;
+	lg_grade_steady(&f);
+	lg_grade_part(&f, 0.05, 2);
+	lg_grade_anew(&f, 1, 0);
+	assert_true(f.severity == LG_SEVERITY_HIGH && !f.seen && fabs(f.confidence - 0.9) < 1e-9);
+	lg_grade_steady(&once);
+	lg_grade_part(&once, 1, 0);
+	lg_grade_anew(&once, 0.1, 2); /* it came often already */
+	assert_true(once.severity == LG_SEVERITY_HIGH && !once.seen);
+	lg_grade_steady(&none);
+	lg_grade_anew(&none, 1, 0);
+	assert_int_equal(none.severity, LG_SEVERITY_INFO);
+}
+
 static void caps_only_lower(void **state)
 {
 	struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, 0.5), g = lost(LG_R_HOST_LOCK_HELD, 0.005);
@@ -135,7 +155,7 @@ static void caps_only_lower(void **state)
 	assert_true(f.severity == LG_SEVERITY_MEDIUM && f.seen == 2);
 	lg_cap(&f, LG_CAP_GUESS);
 	assert_int_equal(f.severity, LG_SEVERITY_LOW);
-	lg_grade_anew(&f); /* what has too few repetitions stays that */
+	lg_grade_anew(&f, 0.01, 1); /* what has too few repetitions stays that */
 	assert_int_equal(f.severity, LG_SEVERITY_LOW);
 	lg_grade_steady(&g);
 	lg_grade_part(&g, lg_proven(1), 1);
@@ -221,6 +241,7 @@ int main(void)
 		cmocka_unit_test(numbers_are_printed_as_they_are_used),
 		cmocka_unit_test(a_grade_follows_the_share_and_the_repetitions),
 		cmocka_unit_test(a_rule_is_never_graded_above_its_basis),
+		cmocka_unit_test(a_price_of_several_ranks_is_graded_by_all_of_their_episodes),
 		cmocka_unit_test(caps_only_lower),
 		cmocka_unit_test(few_episodes_prove_what_chance_leaves),
 		cmocka_unit_test(words_come_back_as_what_they_were),

@@ -13,6 +13,15 @@ enum {
 };
 #define MS_NS 1e6
 
+/* Of n durations in order, where so many at the upper end are left out: how far the tail above the median reaches. */
+static double reach_of(const double *sorted, size_t n, double q)
+{
+	double usual = lg_quantile_f64(sorted, n, 0.5);
+	double tail = (lg_quantile_f64(sorted, n, q) - usual) / usual / log(0.5 / (1 - q));
+
+	return fmin(1, fmax(LG_N_ANY_SLOW, tail * log(50 * (double)n)));
+}
+
 /*
  * How far noise reaches, as a share of the usual, of n durations in order, or of their ratios to it.
  *
@@ -20,15 +29,27 @@ enum {
  * above it. Its reach is where a run of n steps has one in hundred: tail * ln(50 n). The quantile leaves
  * out what may be slow, 15 % of the steps (of fewer than 20 a quarter); where more are, the reach is large,
  * and twice the usual is the line.
+ *
+ * But up to LG_N_ANY_APART of them may stand apart: the gap to the others is as wide as the reach of these, while of
+ * noise alone the gap below the k longest is tail / k wide in the mean. Then the others are the noise.
  */
 static double noise_of(const double *sorted, size_t n)
 {
-	double q = n >= 20 ? 0.85 : 0.75, usual = lg_quantile_f64(sorted, n, 0.5), tail;
+	double q = n >= 20 ? 0.85 : 0.75, most = 0, all, below;
+	size_t at = 0;
 
-	if (n < 3 || !(usual > 0))
+	if (n < 3 || !(lg_quantile_f64(sorted, n, 0.5) > 0))
 		return 1;
-	tail = (lg_quantile_f64(sorted, n, q) - usual) / usual / log(0.5 / (1 - q));
-	return fmin(1, fmax(LG_N_ANY_SLOW, tail * log(50 * (double)n)));
+	all = reach_of(sorted, n, q);
+	for (size_t i = (size_t)ceil((1 - LG_N_ANY_APART) * (double)n); i < n && (double)i <= q * (double)n + 1; i++)
+		if (sorted[i] - sorted[i - 1] > most) {
+			most = sorted[i] - sorted[i - 1];
+			at = i;
+		}
+	if (n < 20 || !at)
+		return all;
+	below = reach_of(sorted, at, q);
+	return most >= below * lg_quantile_f64(sorted, at, 0.5) ? fmin(all, below) : all;
 }
 
 double lg_slow_beyond(double usual, double noise, double ms)

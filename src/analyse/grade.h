@@ -44,8 +44,8 @@ double lg_proven(size_t seen);
 /* Graded as if it had lost that part of its share only, but low at least. seen: the few episodes that most
  * of it came in, for which it is less sure; 0 = it came often. */
 void lg_grade_part(struct lg_finding *f, double part, size_t seen);
-/* Its price is another one now, that of several ranks. What came rarely on one of them came on all as part and seen
- * say (lg_grade_part()); what is no loss stays that. */
+/* Its price is another one now, that of several ranks. What came rarely on one of them came on all as part
+ * and seen say (lg_grade_part()); what is no loss stays that. */
 void lg_grade_anew(struct lg_finding *f, double part, size_t seen);
 /* A mistake is worth a line, whatever it costs here. */
 void lg_grade_worth_a_line(struct lg_finding *f);

@@ -223,7 +223,7 @@ struct lg_verdict {
 	const char *still;           /* the run stands still: who, since when; NULL */
 	const char *not_judged;      /* what the input tells of and no rule judges: the first of n; NULL */
 	size_t n_not_judged;
-	double lost_kernels;         /* of all that were launched, those that are not in the trace; 0: whole, but for some */
+	double lost_kernels;         /* share that is not in the trace; 0: whole, but for some */
 	const char **limits;
 	size_t n_limits;
 };

@@ -17,6 +17,7 @@
 
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
+#include "base/order.h"
 #include "base/agree.h"
 #include "diff/causes.h"
 
@@ -82,7 +83,7 @@ void lg_cause_share(struct lg_causes *c, const char *what, const char *id, doubl
 		share = 1;
 	if (d->n_shares < SHARES_MAX)
 		d->shares[d->n_shares++] = (struct lg_share){
-			what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN };
+			what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN, false };
 }
 
 static const struct lg_side_finding *same_before(const struct lg_causes *c, const struct lg_side_finding *f)
@@ -403,6 +404,8 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 		    lg_arena_printf(&c->d->v.arena, "; every %.3f s before", h->period_before));
 	evidence_of(f, g);
 	lg_cause_share(c, f->title, f->id, p.ms);
+	if (c->d->n_shares)
+		c->d->shares[c->d->n_shares - 1].rare = g->seen > 0;
 }
 
 /* Causes that BEFORE had and AFTER has not: they hide a part of what got worse. */
@@ -686,9 +689,9 @@ static void debug_left_on(struct lg_causes *c)
 
 static int cmp_share(const void *a, const void *b)
 {
-	double x = fabs(((const struct lg_share *)a)->ms), y = fabs(((const struct lg_share *)b)->ms);
+	const struct lg_share *x = a, *y = b;
 
-	return (x < y) - (x > y);
+	return x->rare - y->rare ?: LG_CMP(fabs(y->ms), fabs(x->ms));
 }
 
 /*

@@ -44,6 +44,12 @@ static void say_between(struct lg_causes *c, struct lg_finding *f)
 		    "counts what is beyond", d->between * 100);
 }
 
+/* ms per step from which on an operator is told: of a step, and one pause of seconds makes no step longer. */
+static double op_floor(const struct lg_diff *d)
+{
+	return LG_N_REGRESS_OP_FLOOR * fmin(d->mean_ms[1], d->median_ms[1]);
+}
+
 static double left_over(const struct lg_causes *c)
 {
 	double sum = 0;
@@ -162,14 +168,14 @@ static void operators(struct lg_causes *c, bool waits)
 		if ((strcmp(x.kind, "op") && strcmp(x.kind, "kernel")) || !x.sure || x.delta <= 0 ||
 		    waits_for_device(c, &x) != waits)
 			continue;
-		if (fmin(x.delta, left_over(c)) < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1])
+		if (fmin(x.delta, left_over(c)) < op_floor(c->d))
 			continue; /* a stage's finding lists the small ones */
 		other_shapes = !(x.count_before > 0) && *x.shape;
 		if (other_shapes && !in_other_shapes(c, i, &x))
 			continue;
 		expected = more * x.before; /* of the larger batch */
 		ms = fmin(x.delta - expected, left_over(c));
-		if (!x.sure || x.lo <= expected || ms < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1])
+		if (!x.sure || x.lo <= expected || ms < op_floor(c->d))
 			continue;
 		f = lg_cause_add(c, LG_R_REGRESS_OP);
 		if (!f)
@@ -206,7 +212,7 @@ static double outweighed(const struct lg_causes *c)
 	for (size_t i = 0; i < d->n_stages; i++)
 		more += d->stages[i].sure ? fmax(0, d->stages[i].delta) : 0;
 	for (size_t i = 0; i < d->n_shares; i++)
-		told += fmax(0, d->shares[i].ms);
+		told += d->shares[i].rare ? 0 : fmax(0, d->shares[i].ms);
 	return fmax(more, typical) - told;
 }
 
@@ -231,12 +237,30 @@ static void operators_outweighed(struct lg_causes *c)
 		const struct lg_change *x = &c->d->items[i];
 		double ms = fmin(x->delta, left);
 
-		if (strcmp(x->kind, kind) || !x->sure || ms < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1] ||
+		if (strcmp(x->kind, kind) || !x->sure || ms < op_floor(c->d) ||
 		    beyond_noise(c, x->delta, x->delta - x->lo, x->before) <= 0)
 			continue;
 		lg_cause_share(c, operator_title(c, x), NULL, ms);
 		owe(c, ms);
 		left -= ms;
+	}
+}
+
+/* The usual step is shorter for sure where the mean is not: what ran that takes less. */
+static void gained_in_the_median(struct lg_causes *c)
+{
+	const struct lg_diff *d = c->d;
+	const char *kind = d->after->has_device ? "kernel" : "op";
+	double left = !(d->mean.hi < 1) && d->median.hi < 1 ? d->median_ms[0] - d->median_ms[1] : 0;
+
+	for (size_t i = 0; i < d->n_items; i++) {
+		const struct lg_change *x = &d->items[i];
+
+		if (strcmp(x->kind, kind) || !x->sure ||
+		    fmin(-x->delta, left) < op_floor(d))
+			continue;
+		lg_cause_share(c, operator_title(c, x), NULL, fmax(x->delta, -left));
+		left += x->delta;
 	}
 }
 
@@ -392,6 +416,9 @@ static void rest(struct lg_causes *c)
 		lg_cause_share(c, f->title, f->id, left);
 	} else if (fabs(left) >= 0.002 * d->mean_ms[1]) {
 		lg_cause_share(c, "not explained", NULL, left);
+		if (d->n_shares)
+			d->shares[d->n_shares - 1].rare = !(d->mean.lo > 1) && !(d->mean.hi < 1) &&
+							  (d->median.lo > 1 || d->median.hi < 1);
 	}
 }
 
@@ -425,6 +452,7 @@ void lg_causes_rest(struct lg_causes *c)
 	operators(c, false);
 	operators(c, true); /* what nothing else accounts for */
 	operators_outweighed(c);
+	gained_in_the_median(c);
 	stages(c);
 	rest(c);
 	facts(c, unexplained);

@@ -59,6 +59,7 @@ struct lg_gauge_change {
 struct lg_share {
 	const char *what, *id; /* id: of its finding, NULL = none */
 	double ms, share;      /* per step; of the whole change, NAN where that is noise */
+	bool rare;             /* a few steps make it: the others are as long without it */
 };
 
 /* How many times the work of a step before is in a step of one rank after. */

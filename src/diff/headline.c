@@ -117,6 +117,9 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 					first->title, more);
 	else if (faster)
 		cause = lost(d, a);
+	else if (!(d->mean.lo > 1) && d->median.lo > 1 && d->n_shares && !d->shares[0].rare &&
+		 d->shares[0].ms > 0)
+		cause = lg_arena_printf(a, " Most of it: %s.", d->shares[0].what);
 	if (!isnan(d->mean.lo))
 		sure = interval(&d->mean, a);
 	if ((!(d->mean.lo > 1) && d->median.lo > 1) || (!(d->mean.hi < 1) && d->median.hi < 1))

@@ -128,7 +128,8 @@ static void a_rule_is_never_graded_above_its_basis(void **state)
 /* What came twice on one rank came on others as well: it is as sure as all of that. */
 static void a_price_of_several_ranks_is_graded_by_all_of_their_episodes(void **state)
 {
-	struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, 0.5), once = f, none = lost(LG_R_HOST_LOCK_HELD, 0.005);
+	struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, 0.5), once = f;
+	struct lg_finding none = lost(LG_R_HOST_LOCK_HELD, 0.005);
 
 	(void)state;
 	f.confidence = once.confidence = 0.9;

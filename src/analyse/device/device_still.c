@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_still.c - a profiler's trace whose steps ended long before it did: one call, operator or function, or
- * one piece of the device's work, lasts for most of what follows, and hardly anything else begins meanwhile.
- * Why, such a trace cannot tell; that it is no healthy run, it can. A range of the program's own, in which
- * nothing else was traced, may be anything: that is not judged.
+ * device_still.c - a profiler's trace whose steps ended long before it did: one call, operator or function,
+ * or one piece of the device's work, lasts for most of what follows, and hardly anything else begins
+ * meanwhile. Why, such a trace cannot tell; that it is no healthy run, it can. A range of the program's own,
+ * in which nothing else was traced, may be anything: that is not judged.
  */
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"
@@ -39,7 +39,8 @@ static bool may_stand(const struct lg_host_seg *s)
 	       s->class != LG_HOST_COMPILE;
 }
 
-/* What the run waits in behind its window, for the longest; nothing: of no length. *ret_own: a range of its own. */
+/* What the run waits in behind its window, for the longest; nothing: of no length. *ret_own: it is a range of
+ * the program's own. */
 static struct lg_iv waits_in(const struct lg_gpu_run *r, bool *ret_own)
 {
 	struct lg_iv device = { .row = LG_NO_ROW }, host = { .row = LG_NO_ROW };

@@ -13,7 +13,8 @@ enum {
 };
 #define MS_NS 1e6
 
-/* Of n durations in order, where so many at the upper end are left out: how far the tail above the median reaches. */
+/* Of n durations in order, of which those above the quantile q are left out: how far the tail above the
+ * median reaches. */
 static double reach_of(const double *sorted, size_t n, double q)
 {
 	double usual = lg_quantile_f64(sorted, n, 0.5);
@@ -30,8 +31,9 @@ static double reach_of(const double *sorted, size_t n, double q)
  * out what may be slow, 15 % of the steps (of fewer than 20 a quarter); where more are, the reach is large,
  * and twice the usual is the line.
  *
- * But up to LG_N_ANY_APART of them may stand apart: the gap to the others is as wide as the reach of these, while of
- * noise alone the gap below the k longest is tail / k wide in the mean. Then the others are the noise.
+ * But up to LG_N_ANY_APART of them may stand apart: the gap to the others is as wide as the reach of these,
+ * while of noise alone the gap below the k longest is tail / k wide in the mean. Then the others are the
+ * noise.
  */
 static double noise_of(const double *sorted, size_t n)
 {
@@ -41,7 +43,8 @@ static double noise_of(const double *sorted, size_t n)
 	if (n < 3 || !(lg_quantile_f64(sorted, n, 0.5) > 0))
 		return 1;
 	all = reach_of(sorted, n, q);
-	for (size_t i = (size_t)ceil((1 - LG_N_ANY_APART) * (double)n); i < n && (double)i <= q * (double)n + 1; i++)
+	for (size_t i = (size_t)ceil((1 - LG_N_ANY_APART) * (double)n), end = (size_t)(q * (double)n) + 2;
+	     i < LG_MIN(n, end); i++)
 		if (sorted[i] - sorted[i - 1] > most) {
 			most = sorted[i] - sorted[i - 1];
 			at = i;

@@ -5,6 +5,8 @@ A rule states how strong its evidence is; what that is worth is measured. Pool-a
 regression, Barlow et al. 1972) on strength against hits, for all rules together; then for each rule, loud (medium
 or high) or not, on its own draws, with that curve counting as PRIOR draws at each strength. Even draws fit, odd draws judge.
 """
+import math
+
 PRIOR = 6.0
 BEYOND = 0.05  # of strength
 BOTTOM, TOP = 0.02, 0.98  # nothing is surer than what so few draws can show
@@ -104,6 +106,23 @@ def bins(pairs, n=5):
         part = pairs[i * len(pairs) // n:(i + 1) * len(pairs) // n]
         if part:
             out.append((part[0][0], part[-1][0], sum(p for p, _ in part) / len(part), sum(h for _, h in part) / len(part), len(part)))
+    return out
+
+
+EDGES = (0, 0.6, 0.9, 0.97, 1.01)
+
+
+def ranges(pairs):
+    """[(confidence, hit)] by what is stated: [(low, high, mean confidence, hit rate, how many, by how much so few may differ)].
+
+    Where most findings are as sure as any can be, equal numbers put all others into one bin: this does not.
+    """
+    out = []
+    for low, high in zip(EDGES, EDGES[1:]):
+        part = [(p, h) for p, h in pairs if low <= p < high]
+        if part:
+            mean, n = sum(p for p, _ in part) / len(part), len(part)
+            out.append((low, min(high, 1), mean, sum(h for _, h in part) / n, n, 1.96 * math.sqrt(mean * (1 - mean) / n)))
     return out
 
 

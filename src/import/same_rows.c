@@ -5,7 +5,9 @@
  * Some hundred rows of each table, spread over all of it, are compared by their times to the nanosecond: no
  * two ranks do a hundred things at the same one. That copies have different names, are packed, or were
  * written by different tools does not matter. Dumps of stacks have few rows and no times: of these all that
- * they say is compared.
+ * they say is compared. Nor do equal times prove anything where the reader made them up, as for lines of a
+ * log without any: then names and settings are compared too. Errors and warnings are marks, and a file may
+ * have one more than its like: all marks are compared, with their words.
  */
 #include "import/same_rows.h"
 
@@ -26,6 +28,36 @@ static uint64_t times(uint64_t h, const int64_t *ts, size_t n)
 
 	for (size_t i = 0; i < n; i += by)
 		h = mix(h, ts[i]);
+	return h;
+}
+
+static uint64_t text(uint64_t h, const struct lg_trace *t, lg_str s)
+{
+	h = mix(h, 0);
+	for (const char *p = lg_string(t, s); *p; p++)
+		h = mix(h, *p);
+	return h;
+}
+
+/* What it says besides its rows' times: errors and warnings are marks. */
+static uint64_t said(uint64_t h, const struct lg_trace *t)
+{
+	for (size_t i = 0; i < t->mark.n; i++)
+		h = text(text(mix(mix(h, t->mark.ts[i]), t->mark.value[i]), t, t->mark.name[i]), t,
+			 t->mark.text[i]);
+	/* Which names were found goes by where the file lies. */
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] != LG_DIAG_UNRESOLVED && t->diag.id[i] != LG_DIAG_TRUSTED &&
+		    t->diag.id[i] != LG_DIAG_NAMES_LOST)
+			h = mix(mix(h, t->diag.id[i]), (int64_t)t->diag.count[i]);
+	if (!lg_has_diag(t, LG_DIAG_NO_TIMES))
+		return h;
+	for (size_t i = 0; i < t->span.n; i++)
+		h = text(h, t, t->span.name[i]);
+	for (size_t i = 1; i < t->track.n; i++)
+		h = text(h, t, t->track.name[i]);
+	for (size_t i = 0; i < t->meta.n; i++)
+		h = text(text(h, t, t->meta.key[i]), t, t->meta.value[i]);
 	return h;
 }
 
@@ -56,7 +88,7 @@ static bool is_dump(const struct lg_trace *t)
 struct lg_rows_seen lg_rows_of(const struct lg_trace *t)
 {
 	struct lg_rows_seen r = { .n = { t->state.n, t->sample.n, t->span.n, t->counter.n, t->process.n,
-					 t->thread.n },
+					 t->thread.n, t->mark.n },
 				  .first = t->first, .last = t->last };
 	size_t by = t->counter.n / LOOKED_AT + 1;
 
@@ -75,6 +107,7 @@ struct lg_rows_seen lg_rows_of(const struct lg_trace *t)
 		memcpy(&bits, &t->counter.value[i], sizeof bits);
 		r.hash = mix(r.hash, bits);
 	}
+	r.hash = said(r.hash, t);
 	return r;
 }
 

@@ -8,7 +8,7 @@
 
 /* What two traces with the same rows, of the same processes, have in common. */
 struct lg_rows_seen {
-	size_t n[6];
+	size_t n[7];
 	int64_t first, last;
 	uint64_t hash;
 	bool dump; /* of stacks, at no time */

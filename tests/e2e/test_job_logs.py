@@ -697,3 +697,23 @@ def test_one_ranks_exception_among_lost_peers(explain, error, doing):
     said = [e["text"] for e in found["evidence"]]
     assert [t for t in said if t.startswith("rank ")] == ["rank 0 was at /app/train.py:44 when its peer was gone",
                                                           "rank 2 was at /app/train.py:50 when its peer was gone"]
+
+
+def plain(n, *more):
+    return [*(f"iter {k}: loss 2.1, time 410.00ms" for k in range(n)), *more]
+
+
+KILLED = "RuntimeError: DataLoader worker (pid 22871) is killed by signal: Killed."
+ANOMALY = ("UserWarning: Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled "
+           "for debugging.")
+
+
+def test_logs_that_differ_only_in_their_errors_are_no_copies(laggard, tmp_path):
+    """Lines without times: equal steps make two ranks' logs look alike, but for what each warns of."""
+    for name, more in (("a", []), ("b", [KILLED]), ("c", [ANOMALY]), ("d", [ANOMALY.replace("should", "must")])):
+        (tmp_path / f"node-{name}.log").write_text("\n".join(plain(80, *more)) + "\n")
+    (tmp_path / "other.log").write_text((tmp_path / "node-b.log").read_text())
+    done = laggard("explain", *sorted(tmp_path.glob("node-*.log")), "--json")
+    assert "is left out" not in done.stderr
+    assert {f["id"] for f in json.loads(done.stdout)["findings"]} == {"job.failed", "debug.left_on"}
+    assert "other.log is left out: it has the same rows as" in laggard("explain", tmp_path / "node-b.log", tmp_path / "other.log").stderr

@@ -157,6 +157,27 @@ int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 	return lg_step_regex_set(re, &err) ? lg_usage(cmd, "--step-regex: %s", err.message) : -1;
 }
 
+/* l->info: the file that x would have been placed by; NULL = it is not among them. */
+static const struct lg_import_info *placed_by(const struct lg_loaded *l, const struct lg_import_info *x)
+{
+	for (size_t i = 0; x->join_to && i < l->n; i++)
+		if (!strcmp(l->info[i].path, x->join_to))
+			return &l->info[i];
+	return NULL;
+}
+
+static void say_left_out(const struct lg_loaded *l, const char *path, const struct lg_import_info *x)
+{
+	const struct lg_import_info *to = x->other_run ? placed_by(l, x) : NULL;
+
+	if (!to)
+		lg_say("%s is left out: %s", path, x->left_out);
+	else if (to->first <= x->first)
+		lg_say("%s is left out: %s; laggard diff %s %s compares them", path, x->left_out, to->path, path);
+	else
+		lg_say("%s is left out: %s; laggard diff %s %s compares them", path, x->left_out, path, to->path);
+}
+
 /* Files of a folder that turned out to be no traces: named, and no inputs from then on. (Their paths stay:
  * what somebody named is not written over.) */
 static int drop_left_out(struct lg_loaded *l, struct lg_error *err)
@@ -181,7 +202,7 @@ static int drop_left_out(struct lg_loaded *l, struct lg_error *err)
 				return rc;
 			continue;
 		}
-		lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
+		say_left_out(l, l->paths.path[i], &l->info[i]);
 		if (l->info[i].other_run)
 			l->other[l->n_other++] = l->info[i];
 	}

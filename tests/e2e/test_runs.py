@@ -48,6 +48,8 @@ def test_another_run_among_the_files_is_a_row(explain, laggard, tmp_path):
     assert any(r.startswith("in common: data.loader_wait in 2 of 3, ") for r in rows)
     # A limit, or a gate, is of all of them.
     assert any(f"{later} is left out: it is of another run: " in line for line in together["limits"])
+    for given in ((first, later), (later, first)):
+        assert f"; laggard diff {first} {later} compares them" in laggard("explain", *given).stderr
     assert laggard("explain", third, first, "--fail-on", "data.loader_wait").returncode == 3
     assert laggard("explain", third, "--fail-on", "data.loader_wait").returncode == 0
 
@@ -125,7 +127,8 @@ def test_other_commands_keep_to_one_run_and_say_so(laggard, tmp_path):
         alone, quiet = rows(command, first)
         both, said = rows(command, first, later)
         assert both == alone and not quiet
-        assert f"laggard: {later} is left out: it is of another run: 3600 s after before.json" in said
+        assert (f"laggard: {later} is left out: it is of another run: 3600 s after before.json; laggard diff {first} {later} "
+                "compares them") in said
         assert any("laggard explain has a table of all" in line for line in said)
         # Two windows of one process are one run.
         windows, said = rows(command, first, window)

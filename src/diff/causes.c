@@ -20,6 +20,7 @@
 #include "base/order.h"
 #include "base/agree.h"
 #include "diff/causes.h"
+#include "rules/says.h"
 
 /* Rules tell of no cause that takes less of a step than one to three hundredths. */
 #define UNTOLD_MAX 0.03
@@ -625,10 +626,9 @@ static void compile_lost(struct lg_causes *c)
 		f->culprit.relation = LG_RELATION_SELF;
 		f->culprit.pid = f->culprit.tid = c->d->after->ref_pid;
 		f->culprit.rank = c->d->after->ref_rank;
-		f->title = not_asked ? "torch.compile was used before and is not called any more: the module runs eagerly"
-			   : regions && a->regions > 0
-			   ? "part of the compiled regions is gone: their operators run eagerly"
-			   : "the compiled regions are gone: their operators run eagerly";
+		f->title = not_asked ? LG_SAYS_COMPILE_SKIPPED_NOT_CALLED
+			   : regions && a->regions > 0 ? LG_SAYS_COMPILE_SKIPPED_FEWER_REGIONS
+						       : LG_SAYS_COMPILE_SKIPPED_NO_REGIONS;
 	}
 	if (regions)
 		lg_cause_say(c, f, "compiled regions per step: %.1f before, %.1f after", b->regions, a->regions);

@@ -96,7 +96,7 @@ static void compile_skipped(struct lg_case *c, const struct facts *all, const st
 	x = lg_fact_finding(c, f, r, LG_R_COMPILE_SKIPPED, mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7);
 	if (!x)
 		return;
-	x->title = "torch.compile was asked for, but no frame was compiled: the module runs eagerly";
+	x->title = LG_SAYS_COMPILE_SKIPPED_NO_FRAME;
 	if (mode.n) {
 		lg_title(c, x, LG_SAYS_COMPILE_SKIPPED_MODE, name);
 		x->culprit.function = name;

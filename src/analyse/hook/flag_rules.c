@@ -86,7 +86,7 @@ static bool backward_under_autocast(struct look *k)
 {
 	double share = lg_fact_share(k->c, k->r->prc, "torch.autocast_backward", k->j.from, k->j.to);
 
-	k->title = "backward() runs inside the autocast region: its operators are cast a second time";
+	k->title = LG_SAYS_GPU_AMP_MISUSE_CAST_TWICE;
 	k->evidence = lg_text(k->c, LG_SAYS_GPU_AMP_MISUSE_AUTOCAST_ON, share * 100, k->j.n);
 	return share > LG_N_GPU_AMP_MISUSE_PASSES; /* one of several passes of a step is enough */
 }
@@ -123,9 +123,8 @@ static bool ddp(struct look *k)
 
 		if (is_fact(fact(k, "ddp", i, "find_unused_parameters"), "True") &&
 		    !is_fact(fact(k, "ddp", i, "static_graph"), "True")) {
-			k->title = "DDP walks the whole graph before every backward pass "
-				   "(find_unused_parameters=True)";
-			k->evidence = "it is worth its price only if some parameters get no gradient in some steps";
+			k->title = LG_SAYS_COMMS_DDP_FLAGS_WALKS;
+			k->evidence = LG_SAYS_COMMS_DDP_FLAGS_WORTH;
 			return true;
 		}
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
@@ -143,8 +142,7 @@ static bool ddp(struct look *k)
 
 static bool fsdp(struct look *k)
 {
-	k->title = "FSDP gathers each layer's parameters in the backward pass only when they are needed "
-		   "(backward_prefetch=None)";
+	k->title = LG_SAYS_COMMS_FSDP_FLAGS_TITLE;
 	for (int i = 0; i < MODELS_MAX; i++)
 		if (is_fact(fact(k, "fsdp", i, "backward_prefetch"), "None"))
 			return true;
@@ -176,8 +174,8 @@ static bool attention_unfused(struct look *k)
 {
 	const char *cudnn = lg_index_fact(k->c->idx, k->r->prc, "sdpa.cudnn");
 
-	k->title = "fused attention is switched off: scaled_dot_product_attention runs as separate products and a softmax";
-	k->evidence = "torch.backends.cuda.enable_flash_sdp(False), enable_mem_efficient_sdp(False), or sdpa_kernel(MATH)";
+	k->title = LG_SAYS_GPU_MATH_ATTENTION_OFF;
+	k->evidence = LG_SAYS_GPU_MATH_ATTENTION_OFF_BY;
 	return on_cuda(k) && is_fact(lg_index_fact(k->c->idx, k->r->prc, "sdpa.flash"), "0") &&
 	       is_fact(lg_index_fact(k->c->idx, k->r->prc, "sdpa.mem_efficient"), "0") && (!cudnn || is_fact(cudnn, "0"));
 }
@@ -201,7 +199,7 @@ static bool tf32_off(struct look *k)
 	const char *capability = lg_index_fact(k->c->idx, k->r->prc, "device.capability");
 	double all = 0, full = list ? elements(list, "float32", &all) : 0;
 
-	k->title = "float32 products run without tensor cores: TF32 is off, and so is autocast";
+	k->title = LG_SAYS_GPU_NO_TENSOR_CORE_TF32_OFF;
 	k->evidence = lg_text(k->c, LG_SAYS_GPU_NO_TENSOR_CORE_FLAG, capability ?: "");
 	return on_cuda(k) && capability && strtod(capability, NULL) >= 8 && full > all / 2 &&
 	       is_fact(lg_index_fact(k->c->idx, k->r->prc, "torch.matmul_precision"), "highest") &&
@@ -212,7 +210,7 @@ static bool cudagraphs_skipped(struct look *k)
 {
 	const char *n = lg_index_fact(k->c->idx, k->r->prc, "compile.cudagraph_skips");
 
-	k->title = "torch.compile gives CUDA graphs up: every kernel is launched by itself";
+	k->title = LG_SAYS_GPU_LAUNCH_BOUND_NO_GRAPHS;
 	k->evidence = lg_text(k->c, LG_SAYS_GPU_LAUNCH_BOUND_SKIPS, n ?: "0");
 	return n && strtol(n, NULL, 10) > 0;
 }
@@ -226,7 +224,7 @@ static bool pageable_batches(struct look *k)
 		    k->r->segs[i].end <= k->j.to)
 			copies += k->r->segs[i].end - k->r->segs[i].ts;
 	k->title = lg_text(k->c, LG_SAYS_DATA_PAGEABLE_COPY_FLAG, lg_percent(copies, k->j.to - k->j.from));
-	k->evidence = "DataLoader(pin_memory=False): a copy from memory that is not pinned makes the host wait";
+	k->evidence = LG_SAYS_DATA_PAGEABLE_COPY_NOT_PINNED;
 	return on_cuda(k) && is_fact(lg_index_fact(k->c->idx, k->r->prc, "loader.pin_memory"), "False") &&
 	       (double)copies > LG_N_DATA_PAGEABLE_COPY_OF_STEP * (double)(k->j.to - k->j.from);
 }

@@ -88,7 +88,7 @@ static void memory_change(struct lg_causes *c, const char *detail, const char *t
 	double lo, ms = lg_cause_drain(c, set, &lo);
 	struct lg_finding *f;
 
-	if (ms < 0.01 * c->d->mean_ms[1])
+	if (ms < LG_N_REGRESS_MEMORY_SAVING_FLOOR * c->d->mean_ms[1])
 		return; /* bought for nothing measurable: no news */
 	f = lg_cause_add(c, LG_R_REGRESS_MEMORY_SAVING);
 	if (!f)

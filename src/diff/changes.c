@@ -268,7 +268,8 @@ static int processes(struct lg_diff *d)
 			for (size_t k = 0; k < side[!s]->n_processes; k++)
 				if (!strcmp(side[!s]->processes[k].key, p->key))
 					other = side[!s]->processes[k].cpu;
-			if (!p->own && p->cpu >= 0.005 && other < p->cpu / 5)
+			if (!p->own && p->cpu >= LG_N_REGRESS_PROCESS_FLOOR &&
+			    other < LG_N_REGRESS_PROCESS_BEFORE * p->cpu)
 				d->processes[d->n_processes++] = (struct lg_process_change){ p, s == 0 };
 		}
 	}

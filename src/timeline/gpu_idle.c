@@ -19,9 +19,9 @@
 #include "timeline/window.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
+#include "rules/rules.h"
 
 #define LAUNCH_LATENCY_NS 200000ll
-#define AWAY_NS 2000000ll
 
 struct walk {
 	const struct lg_scene *sc;
@@ -229,7 +229,7 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 
 		/* Away for far longer than the lead would have covered: not late for having lost it. Else the
 		 * whole stretch is for that and for what the host does in it: it has one name. */
-		if (w->debt && to - a >= AWAY_NS)
+		if (w->debt && to - a >= LG_N_GPU_HOST_SYNC_AWAY)
 			w->debt = to - a > 2 * w->debt ? 0 : to - a > w->debt ? to - a : w->debt;
 		late_host(w, h, m, a, to);
 		a = to;

@@ -214,6 +214,18 @@ def test_help_and_version(laggard):
     assert laggard("--version").stdout == f"laggard {version['laggard']}\n"
 
 
+@pytest.mark.parametrize("rule, said", [
+    ("regress.process", ["At least 0.5 % of a CPU, and less than 20 % of that before; always info", "severity info: it is no loss"]),
+    ("regress.version", ["severity medium, or lower where the threshold says so"]),
+    ("regress.memory_saving", ["grew by at least 1 % of the step"]),
+    ("comms.small_messages", ["with 50 collectives a step and more, most of them under 1 MB, or under 0.5 ms in the mean"]),
+    ("gpu.host_sync", ["stretches of 2 ms and more"])])
+def test_rules_print_what_they_judge_by(laggard, rule, said):
+    """Once: in the threshold, where the numbers are the table's."""
+    text = " ".join(laggard("rules", rule).stdout.split())
+    assert all(words in text for words in said) and "Fifty" not in text
+
+
 def test_rules_are_printed_whole(laggard):
     ids = [r["id"] for r in json.loads(laggard("rules", "--json").stdout)]
     assert len(ids) == len(set(ids)) >= 11

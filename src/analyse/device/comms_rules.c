@@ -10,8 +10,6 @@
 #include "timeline/comm_match.h"
 #include "timeline/traffic.h"
 
-#define SMALL_BYTES 1000000u
-
 /* Are most collectives DDP's? Its reducer orders them from the threads of autograd, not the main one. */
 static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 {
@@ -59,7 +57,7 @@ static const char *advice_for(const struct lg_gpu_run *r, enum lg_traffic k)
 struct comm_counts {
 	int64_t kernel_ns;        /* in the window */
 	size_t n, shared;         /* kernels in the window; of them: begin while others run */
-	size_t n_known, n_small;  /* with a size; below SMALL_BYTES */
+	size_t n_known, n_small;  /* with a size; below MEGABYTES */
 	size_t ordered;           /* by calls in the window */
 	uint64_t bytes;
 };
@@ -88,7 +86,7 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 		bytes = lg_coll_bytes(t, w->span);
 		n.n_known += bytes > 0;
 		n.bytes += bytes;
-		n.n_small += bytes && bytes < SMALL_BYTES;
+		n.n_small += bytes && bytes < LG_N_COMMS_SMALL_MESSAGES_MEGABYTES * UINT64_C(1000000);
 		n.n++;
 	}
 	n.ordered = LG_MAX(n.ordered, r->n_comm);
@@ -98,8 +96,9 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 /* By size where it is known, else by a length that is mostly latency. */
 static bool are_small(const struct lg_gpu_run *r, const struct comm_counts *n)
 {
-	return n->ordered >= 50 * (r->n_steps ? r->n_steps : 1) &&
-	       (n->n_known ? n->n_small * 2 > n->n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
+	return n->ordered >= LG_N_COMMS_SMALL_MESSAGES_MANY * (r->n_steps ? r->n_steps : 1) &&
+	       (n->n_known ? n->n_small * 2 > n->n_known
+			   : r->comm_ns / (int64_t)r->n_comm < LG_N_COMMS_SMALL_MESSAGES_SHORT);
 }
 
 static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g,

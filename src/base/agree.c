@@ -18,7 +18,7 @@ enum { FORM_MAX = 8, WORDS_BETWEEN = 3, SKELETON_MAX = 1024 };
 
 /* What is counted in skeletons (tools/check-rules asks for each word in s that a number stands before). */
 static const char *const nouns[] = {
-	"addresses", "blocks", "bursts", "bytes", "calls", "casts", "collectives", "convolutions", "copies",
+	"addresses", "blocks", "bursts", "bytes", "calls", "casts", "causes", "collectives", "convolutions", "copies",
 	"deviations", "devices", "digits", "distances", "ends", "entries", "epochs", "events", "files", "findings", "frames", "groups", "hosts", "ids", "kernels",
 	"launches", "lines", "modules", "multiprocessors", "nodes", "operators", "others", "pairs", "parts", "pauses",
 	"pieces", "placements", "places", "processes", "ranks", "readings", "records", "regions", "reports", "requests",

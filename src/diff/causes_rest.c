@@ -318,7 +318,7 @@ static void facts(struct lg_causes *c, double unexplained)
 	f->confidence = alarm ? 0.5 : 0.3;
 	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&d->v.arena, "versions, flags or environment changed: %s%s", list,
-				   n > told ? " ..." : "");
+				   n > told ? lg_arena_printf(&d->v.arena, " and %zu more", n - told) : "");
 	/* What a fact costs alone cannot be measured here. It is worth an alarm only when time was
 	 * lost that nothing else accounts for. */
 	lg_grade_unpriced(f);
@@ -337,21 +337,20 @@ static void facts(struct lg_causes *c, double unexplained)
 static void processes(struct lg_causes *c)
 {
 	struct lg_diff *d = c->d;
+	struct lg_finding *f = NULL;
 	size_t told = 0;
 
-	for (size_t i = 0; i < d->n_processes && told < PROCESSES_TOLD; i++) {
+	for (size_t i = 0; i < d->n_processes; i++) {
 		const struct lg_side_process *p = d->processes[i].p;
-		struct lg_finding *f;
 		bool known = d->processes[i].gone;
 
 		for (size_t k = 0; k < d->v.n_findings; k++)
 			known |= d->v.findings[k].culprit.pid == p->pid;
-		if (known)
+		if (known || told++ >= PROCESSES_TOLD)
 			continue;
 		f = lg_cause_add(c, LG_R_REGRESS_PROCESS);
 		if (!f)
 			return;
-		told++;
 		f->confidence = 0.9;
 		f->culprit.relation = LG_RELATION_OTHER_PROCESS;
 		f->culprit.pid = p->pid;
@@ -362,6 +361,8 @@ static void processes(struct lg_causes *c)
 		f->lost_ms = f->lost_share = 0;
 		lg_cause_say(c, f, "it used %.1f %% of a CPU", p->cpu * 100);
 	}
+	if (told > PROCESSES_TOLD)
+		lg_cause_say(c, f, "... and %zu more processes that run now and did not before", told - PROCESSES_TOLD);
 }
 
 static void workload(struct lg_causes *c)

@@ -152,6 +152,28 @@ def test_sequences_that_part(laggard, tmp_path, odd, more):
     assert any(e["text"].startswith("rank 1 and 2 more: nccl:all_reduce") for e in finding["evidence"])
 
 
+@pytest.mark.parametrize("n, more", [(7, None), (9, "... and 2 more ranks that enter another one than most")])
+def test_ranks_that_part_are_counted_beyond_those_that_are_told(laggard, tmp_path, n, more):
+    for rank in range(2 * n):  # the others agree
+        dump(tmp_path, rank, ring(5, 0) + [entry(6, size=(9 + rank if rank < n - 2 else 8,))], groups={"0": list(range(2 * n))})
+    (finding,) = explain(laggard, tmp_path)
+    said = [e["text"] for e in finding["evidence"]]
+    assert finding["id"] == "comms.mismatch" and len([t for t in said if t.startswith("rank ")]) == 6
+    assert [t for t in said if t.startswith("... and")] == ([more] if more else [])
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_groups_that_part_are_counted_beyond_those_that_are_told(laggard, tmp_path, n):
+    groups = {str(g): WORLD[0] for g in range(n)}
+    for rank in range(4):
+        dump(tmp_path, rank, [e for g in groups for e in ring(5, 0, group=g) + [entry(6, group=g, size=(9 if rank == 0 else 8,))]],
+             groups=groups)
+    verdict = json.loads(laggard("explain", tmp_path, "--json").stdout)
+    assert [f["id"] for f in verdict["findings"]] == ["comms.mismatch"] * 3
+    more = "... and 2 more process groups in which ranks enter different collectives"
+    assert (more in verdict["limits"]) == (n == 5) and any("... and" in t for t in verdict["limits"]) == (n == 5)
+
+
 @pytest.mark.parametrize("make", [
     lambda rank: entry(6, op="all_to_all", size=(100 + rank,)),
     lambda rank: entry(6, op=f"send {rank}->{(rank + 1) % 4}", size=(4 + rank,), is_p2p=True, p2p_seq_id=6 + rank),

@@ -23,6 +23,7 @@ struct plan {
 	double new_op_ms;    /* more, in an operator */
 	double newcomer_cpu; /* of one CPU; 0 = it is not there */
 	bool of_job;         /* the newcomer is a process of the job's */
+	int more;            /* other ones like it */
 };
 
 enum { STEPS = 300, PID = 900, DAEMON_PID = 50, NEWCOMER_PID = 4711 };
@@ -57,13 +58,18 @@ static struct lg_trace *made(const struct plan *p)
 	struct lg_builder *b;
 	struct lg_trace *t;
 	int64_t ts = 1000 * MS;
-	lg_thr rank, daemon, newcomer = 0;
+	lg_thr rank, daemon, newcomer = 0, more[8] = { 0 };
 
 	assert_int_equal(lg_builder_new(&b, NULL), 0);
 	rank = process(b, PID, "train.py", LG_ROLE_RANK);
 	daemon = process(b, DAEMON_PID, "daemon", LG_ROLE_OTHER);
 	if (p->newcomer_cpu > 0)
 		newcomer = process(b, NEWCOMER_PID, "newcomer", p->of_job ? LG_ROLE_JOB : LG_ROLE_OTHER);
+	for (int i = 0; i < p->more; i++) {
+		char name[] = { 'o', 'n', 'e', (char)('a' + i), 0 };
+
+		more[i] = process(b, NEWCOMER_PID + 1 + i, name, LG_ROLE_OTHER);
+	}
 	for (int k = 0; k < STEPS; k++) {
 		/* steps differ by themselves, the same way in every run */
 		double wide = p->noise > 0 ? p->noise : 0.01;
@@ -90,6 +96,8 @@ static struct lg_trace *made(const struct plan *p)
 		running(b, daemon, ts, dur / 50, 1);
 		if (newcomer)
 			running(b, newcomer, ts, (int64_t)((double)dur * p->newcomer_cpu), 2);
+		for (int i = 0; i < p->more; i++)
+			running(b, more[i], ts, (int64_t)((double)dur * p->newcomer_cpu), 3 + i);
 		ts += dur + op;
 	}
 	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
@@ -123,6 +131,28 @@ static void a_process_that_is_new_is_told_and_costs_nothing(void **state)
 	assert_int_equal(p.d->v.n_findings, 1);
 	assert_string_equal(p.d->gate.verdict, "pass");
 	done(&p);
+}
+
+static void newcomers_beyond_what_is_told_are_counted(void **state)
+{
+	struct plan with = plain;
+
+	(void)state;
+	with.newcomer_cpu = 0.006;
+	for (with.more = 4; with.more <= 7; with.more += 3) { /* five in all, and eight */
+		struct pair p = compare(&plain, &with);
+		const struct lg_finding *f = &p.d->v.findings[p.d->v.n_findings - 1];
+		bool counted = false;
+
+		assert_int_equal(p.d->v.n_findings, 5);
+		for (size_t i = 0; i < p.d->v.n_findings; i++)
+			for (size_t k = 0; k < p.d->v.findings[i].n_evidence; k++)
+				counted |= strstr(p.d->v.findings[i].evidence[k].text, "... and 3 more processes that run "
+						  "now and did not before") != NULL;
+		assert_string_equal(f->id, "regress.process");
+		assert_int_equal(counted, with.more == 7);
+		done(&p);
+	}
 }
 
 static void processes_that_are_no_news_are_not_told(void **state)
@@ -246,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_process_that_is_new_is_told_and_costs_nothing),
+		cmocka_unit_test(newcomers_beyond_what_is_told_are_counted),
 		cmocka_unit_test(processes_that_are_no_news_are_not_told),
 		cmocka_unit_test(time_that_no_stage_accounts_for_is_told_as_that),
 		cmocka_unit_test(a_small_part_of_the_change_is_no_riddle),

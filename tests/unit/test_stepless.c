@@ -5,7 +5,8 @@
 
 enum { LOOP = 900, OTHER = 4711, LENGTH = 8000 };
 
-enum held_up { STOPPED, NO_CPU, LEFT_OUT /* of a used-up quota: mostly nobody has the CPU */ };
+enum held_up { STOPPED, NO_CPU, BY_MANY /* the same, each time another process */,
+	       LEFT_OUT /* of a used-up quota: mostly nobody has the CPU */ };
 
 struct loop {
 	enum held_up how;
@@ -47,6 +48,8 @@ static struct outcome explained(const struct loop *l)
 		add_state(b, thr, from, ts, (struct lg_state_row){ .kind = LG_RUNNING });
 		lg_add_sample(b, &(struct lg_sample_row){ .ts = ts - MS, .thr = thr, .stack = stk,
 							  .weight = MS });
+		if (l->how == BY_MANY)
+			other = lg_thread_get(b, 7000 + i, 7000 + i);
 		add_state(b, thr, ts, end, l->how == STOPPED
 			  ? (struct lg_state_row){ .kind = LG_BLOCKED, .reason = LG_WHY_STOPPED, .cpu = -1,
 						   .waker = other, .waker_ctx = LG_CTX_TASK }
@@ -172,12 +175,30 @@ static void ranks_that_the_same_one_held_up_have_one_finding(void **state)
 	done(&o);
 }
 
+/* Two of each process that nobody named are told, and how many more there are; none where there are two. */
+static void causes_beyond_what_is_told_are_counted(void **state)
+{
+	const struct loop eight = { .how = BY_MANY, .n = 8, .ms = 160 };
+	const struct loop two = { .how = BY_MANY, .n = 2, .ms = 160 };
+	struct outcome o = explained(&eight);
+
+	(void)state;
+	assert_true(has_limit(o.v, "proven, but no steps were seen that it made late"));
+	assert_true(has_limit(o.v, "... and 6 more causes that took a percent of its time and more"));
+	done(&o);
+	o = explained(&two);
+	assert_true(has_limit(o.v, "proven, but no steps were seen that it made late"));
+	assert_false(has_limit(o.v, "more causes"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_held_it_up_is_priced_in_the_time_that_was_seen),
 		cmocka_unit_test(ranks_that_the_same_one_held_up_have_one_finding),
 		cmocka_unit_test(who_has_the_cpu_of_one_without_quota_is_doubted),
+		cmocka_unit_test(causes_beyond_what_is_told_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,8 @@
 #include "timeline/comm_match.h"
 #include "timeline/traffic.h"
 
+enum { RANKS_TOLD = 16 };
+
 /* Are most collectives DDP's? Its reducer orders them from the threads of autograd, not the main one. */
 static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 {
@@ -162,13 +164,15 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 	if (s.replicas)
 		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_LONG_STAGES, s.replicas, s.replicas == 1 ?
 			    " has" : "s have", s.run->rank);
-	for (size_t i = 0; i < g->n && i < 16; i++) {
+	for (size_t i = 0; i < g->n && i < RANKS_TOLD; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		double step = lg_ms(lg_gpu_wall(r)) / (double)r->n_steps;
 		double stands = lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 
 		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_STAGE_OF, r->rank, step - stands, stands);
 	}
+	if (g->n > RANKS_TOLD)
+		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_MORE_STAGES, g->n - RANKS_TOLD);
 }
 
 static void exposed(struct lg_case *c, const struct lg_gpu *g)

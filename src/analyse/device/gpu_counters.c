@@ -22,6 +22,8 @@ enum { SETTING = 0x2, SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SYNC_BOOST = 0x10, 
        HW_THERMAL = 0x40, HW_BRAKE = 0x80, CHOSEN = SETTING | SYNC_BOOST,
        SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
 
+enum { DEVICES_TOLD = 8 };
+
 struct reading {
 	int64_t ts;
 	double util, power, clock, mem, top; /* top: the highest clock it may have */
@@ -325,13 +327,15 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
 	if (n_lazy == 1)
 		lg_evidence(c, f, LG_SAYS_GPU_UTIL_LIES_LAZY, name_of(c, lazy), 100 *
 			    (double)lazy->n_idle / (double)lazy->n);
-	for (size_t i = 0; i < d->n && i < 8; i++) {
+	for (size_t i = 0; i < d->n && i < DEVICES_TOLD; i++) {
 		const struct device *g = &d->v[i];
 		double n = fmax(1, (double)g->n);
 
 		lg_evidence(c, f, LG_SAYS_GPU_UTIL_LIES_DEVICE, name_of(c, g), 100 *
 			    (double)g->n_busy / n, g->n, 100 * (double)g->n_spin / n);
 	}
+	if (d->n > DEVICES_TOLD)
+		lg_evidence(c, f, LG_SAYS_GPU_UTIL_LIES_MORE_DEVICES, d->n - DEVICES_TOLD);
 	lg_evidence(c, f, "%s", n_lazy == 1 ? LG_SAYS_GPU_UTIL_LIES_RECORD_HOST :
 		    LG_SAYS_GPU_UTIL_LIES_PROFILE);
 }

@@ -68,7 +68,7 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 	const struct lg_flight_entry *v = d->entry;
 	struct lg_case *c = d->c;
 	const struct lg_trace *t = c->t;
-	size_t most, best = majority(t, v, from, to, &most), odd = to;
+	size_t most, best = majority(t, v, from, to, &most), odd = to, n_sides = 0;
 	const char *name = lg_string(t, t->span.group[v[from].row]);
 	long long number = v[from].seq;
 	const char *op = lg_span_name(t, v[best].row);
@@ -94,16 +94,19 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_ENTERS, f->culprit.rank, number, name);
 	else
 		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_ENTER, number, name);
-	for (size_t i = from, n = 0; i < to && n < SIDES_MAX; i++) {
+	for (size_t i = from; i < to; i++) {
 		const char *more = i == best && most > 1 ? lg_text(c, " and %zu more", most - 1) : "";
 
 		if (i != best && alike(t, v[best].row, v[i].row))
 			continue; /* one for all of them */
-		n++;
+		if (++n_sides > SIDES_MAX)
+			continue;
 		lg_evidence_add(c, f, t->span.ts[v[i].row], 0, "rank %d%s: %s, %s",
 				t->process.rank[v[i].prc], more, lg_span_name(t, v[i].row),
 				lg_flight_inputs(c, v[i].row));
 	}
+	if (n_sides > SIDES_MAX)
+		lg_evidence(c, f, LG_SAYS_COMMS_MISMATCH_MORE_RANKS, n_sides - SIDES_MAX);
 }
 
 int lg_flight_parted(struct lg_flight *d)
@@ -112,7 +115,7 @@ int lg_flight_parted(struct lg_flight *d)
 	size_t n = d->n_entries, n_told = 0;
 	uint32_t told = 0;
 
-	LG_EACH_RUN_WHILE(n_told < TOLD_MAX, i, j, 0, n, v[j].group == v[i].group && v[j].seq == v[i].seq) {
+	LG_EACH_RUN(i, j, 0, n, v[j].group == v[i].group && v[j].seq == v[i].seq) {
 		bool once = true, same = true;
 
 		for (size_t k = i + 1; k < j; k++) {
@@ -123,9 +126,12 @@ int lg_flight_parted(struct lg_flight *d)
 		 * first number that differs all others do. */
 		if (!once || same || d->unlike[v[i].group] || told == v[i].group)
 			continue;
-		tell(d, i, j);
+		if (n_told < TOLD_MAX)
+			tell(d, i, j);
 		told = v[i].group;
 		n_told++;
 	}
+	if (n_told > TOLD_MAX)
+		lg_say(d->c, LG_SAYS_COMMS_MISMATCH_MORE_GROUPS, n_told - TOLD_MAX);
 	return d->c->failed;
 }

@@ -166,10 +166,13 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 {
 	LG_AUTOFREE const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
 	bool likely = lg_is_likely_job(c, r->prc);
+	size_t most = likely ? CAUSES_MAX : LIMITS_OF_OTHERS, more = 0;
 	struct causes causes = { 0 };
 	int rc = v ? find_causes(c, r, all, &causes) : LG_E_NOMEM;
 
-	for (size_t k = 0; !rc && k < causes.n && k < (likely ? CAUSES_MAX : LIMITS_OF_OTHERS); k++) {
+	for (size_t k = most; !rc && k < causes.n; k++)
+		more += (double)causes.v[k].lost >= TOLD_SHARE * (double)wall;
+	for (size_t k = 0; !rc && k < causes.n && k < most; k++) {
 		struct lg_cause_sum s;
 		size_t n = 0;
 
@@ -181,6 +184,8 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 		if (!rc)
 			tell(c, r, &s, wall, likely, told);
 	}
+	if (!rc && more)
+		lg_say(c, LG_SAYS_CHAIN_MORE, lg_thread_text(c, r->thr), more);
 	lg_free(causes.v);
 	lg_map_done(&causes.at);
 	return rc;

@@ -302,6 +302,12 @@ static const struct {
 		   "cap, a failed power supply), ask who manages it.",
 	    .tradeoff = POWER_TRADEOFF,
 	    .confirm = POWER_CONFIRM } },
+	{ "gpu.util_lies", "alone",
+	  { .fix = "torch.profiler for five steps tells which kernels run, and how short they are: fuse short ones "
+		   "(torch.compile), enlarge the batch; a process of another job on this device shows in nvidia-smi. "
+		   "Watch power or tokens per second instead of utilisation.",
+	    .tradeoff = "None: utilisation was the wrong number.",
+	    .confirm = "Double the batch: power rises, and utilisation stays." } },
 	{ "gpu.throttled", "alone",
 	  { .fix = "Look at cooling and power supply of the device (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): "
 		   "blocked air, fans, a failed supply, a hot neighbour in the same machine; drain the host if it repeats.",

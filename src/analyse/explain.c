@@ -397,7 +397,7 @@ static int judge(struct lg_case *c)
 	}
 	if (is_empty(c->t))
 		c->v->unjudged = "The recording holds no samples";
-	if (ref == UINT32_MAX && !c->v->unjudged && !say_no_repetition(c))
+	if (ref == UINT32_MAX && !c->v->unjudged && !say_no_repetition(c) && !lg_say_untimed_steps(c))
 		lg_limit(c, c->has_states && !c->victim_pid ? LG_SAYS_STEPS_NONE_OF_NAMED
 			 : LG_SAYS_STEPS_NONE);
 	if (ref == UINT32_MAX)

@@ -126,14 +126,16 @@ static void counters(const struct lg_trace *t, const struct lg_contents *c, stru
 		lg_out_printf(o, "%-*s %12s %12s %12s\n", NAME + 2, "readings", "least", "mean", "most");
 	LG_EACH(x, c->counter, c->n_counters) {
 		char name[256], index[24] = "", cut[NAME + 1];
+		const char *unit;
 		size_t n;
 
 		if (!x->n)
 			continue;
 		if (t->track.index[x->track] >= 0)
 			snprintf(index, sizeof index, " %d", t->track.index[x->track]);
-		snprintf(name, sizeof name, "%.120s%s, %.60s", lg_string(t, t->track.name[x->track]), index,
-			 lg_string(t, t->track.unit[x->track]));
+		unit = lg_string(t, t->track.unit[x->track]);
+		snprintf(name, sizeof name, "%.120s%s%s%.60s", lg_string(t, t->track.name[x->track]), index,
+			 *unit ? ", " : "", unit);
 		n = lg_whole_chars(name, strlen(name), NAME);
 		snprintf(cut, sizeof cut, "%.*s", (int)n, name);
 		lg_out_puts(o, "  ");

@@ -192,3 +192,37 @@ def test_with_capabilities_of_its_own_nobody_else_chooses_the_library(laggard_pa
     if subprocess.run([SETCAP, "cap_sys_ptrace+ep", copy], check=False).returncode:
         pytest.skip("this file system keeps no capabilities")
     assert "550.54.15" not in found()
+
+
+def smi_table(path, n, limit=True, watts=100, at_rest=0):
+    """n devices at 100 % and 100 W of 700, behind some readings at rest."""
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("timestamp, index, name, power.draw [W], " + "power.limit [W], " * limit +
+                "utilization.gpu [%], utilization.memory [%], clocks.current.sm [MHz]\n")
+        for k in range(60):
+            for i in range(n):
+                idle = k < at_rest
+                f.write(f"2026/03/04 10:00:{k:02}.123, {i}, NVIDIA H100 80GB HBM3, {70 if idle else watts + i % 2} W, " +
+                        "700.00 W, " * limit + f"{0 if idle else 100} %, 2 %, {300 if idle else 1980} MHz\n")
+    return path
+
+
+def test_a_device_alone_is_sent_to_no_table(laggard, tmp_path):
+    alone, eight = (said(explain(laggard, smi_table(tmp_path / f"{n}.csv", n)))["gpu.util_lies"] for n in (1, 8))
+    assert alone["detail"] == "alone" and "in this table" not in alone["fix"] and "torch.profiler" in alone["fix"]
+    assert not eight.get("detail") and "the idle device in this table" in eight["fix"]
+
+
+@pytest.mark.parametrize("n, who", [(1, "device 0"), (3, "device 0 (and 2 more)")])
+def test_power_without_a_limit_is_not_judged_and_says_so(laggard, tmp_path, n, who):
+    blind = f"not judged is whether {who} computes or only waits, busy at 100 W"
+    assert blind in limits(laggard, smi_table(tmp_path / "blind.csv", n, limit=False))
+    for name, more in (("limit", {"watts": 600}), ("rest", {"limit": False, "watts": 600, "at_rest": 40})):
+        assert "not judged is whether" not in limits(laggard, smi_table(tmp_path / f"{name}.csv", n, **more))
+
+
+@pytest.mark.parametrize("n", [8, 11])
+def test_devices_beyond_those_that_are_told_are_counted(laggard, tmp_path, n):
+    told = [e["text"] for e in said(explain(laggard, smi_table(tmp_path / "gpus.csv", n)))["gpu.util_lies"]["evidence"]]
+    assert len([t for t in told if t.startswith("device ")]) == 8
+    assert ("... and 3 more devices" in told) == (n == 11) and any("... and" in t for t in told) == (n == 11)

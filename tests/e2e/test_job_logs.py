@@ -717,3 +717,39 @@ def test_logs_that_differ_only_in_their_errors_are_no_copies(laggard, tmp_path):
     assert "is left out" not in done.stderr
     assert {f["id"] for f in json.loads(done.stdout)["findings"]} == {"job.failed", "debug.left_on"}
     assert "other.log is left out: it has the same rows as" in laggard("explain", tmp_path / "node-b.log", tmp_path / "other.log").stderr
+
+
+def trainer(n, *more):
+    """transformers' Trainer prints dicts, without steps' numbers or times."""
+    return [*({"loss": 2.0, "grad_norm": 1.1, "learning_rate": 1e-05, "epoch": k / n} for k in range(n)), *more]
+
+
+@pytest.mark.parametrize("lines, rate", [
+    (trainer(40), None),
+    (trainer(40, {"train_runtime": 41.0, "train_steps_per_second": 0.975, "train_loss": 2.0, "epoch": 1.0}),
+     "on average 0.975 a second, 1026 ms each, as its last line says"),
+    ([f"step {k} loss 2.1 step_time 0.31" for k in range(40)], None)])
+def test_steps_of_unknown_length_are_no_missing_steps(laggard, tmp_path, lines, rate):
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(map(str, lines)) + "\n")
+    verdict = json.loads(laggard("explain", path, "--json").stdout)
+    (said,) = [t for t in verdict["limits"] if t.startswith("steps are told by 40 lines of the log")]
+    assert ("on average" in said) == (rate is not None) and (rate or "") in said
+    assert not any("no repeating steps" in t for t in verdict["limits"])
+    text = laggard("explain", path).stdout
+    assert text.startswith("The log tells of steps and not how long each took: nothing is judged.")
+    assert " log.loss   " in text and "log.loss," not in text
+    path.write_text("\n".join(plain(40)) + "\n")  # told: they are judged
+    assert not any("steps are told by" in t for t in json.loads(laggard("explain", path, "--json").stdout)["limits"])
+
+
+@pytest.mark.parametrize("line, said", [
+    ("|  cudaMalloc retries: 57  |", "(57 times, as the log counts them)"),
+    ("[titan] WARNING - 3 CUDA memory allocation retries.", "(3 times, as the log counts them)"),
+    ("[titan] WARNING - 1 CUDA memory allocation retries.", "(1 time in the log)")])
+def test_retries_are_as_many_as_the_log_counts(laggard, tmp_path, line, said):
+    summary = ["|" + "=" * 75 + "|", "|                  PyTorch CUDA memory summary, device ID 0                 |", "|" + "-" * 75 + "|",
+               "|            CUDA OOMs: 0            |        cudaMalloc retries: 57        |"]
+    (tmp_path / "job.log").write_text("\n".join(plain(40, *(summary if "cudaMalloc" in line else [line]))) + "\n")
+    found = json.loads(laggard("explain", tmp_path / "job.log", "--json").stdout)["findings"]
+    assert any(f["id"] == "gpu.allocator_sync" and f["title"].endswith(said) for f in found)

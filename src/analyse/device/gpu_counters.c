@@ -390,10 +390,21 @@ static bool spins(struct device *g, const struct reading *r, double top)
 	return true;
 }
 
+/* Busy, and nothing read to hold its power against. */
+static void say_blind(struct lg_case *c, const struct devices *d, const struct device *first, size_t n)
+{
+	const char *name = n ? name_of(c, first) : "";
+
+	if (n)
+		lg_say(c, LG_SAYS_GPU_UTIL_LIES_NO_LINE, n > 1 ? lg_text(c, "%s (and %zu more)", name, n - 1)
+			: name, quantile(d, first, 0.5, VERY_BUSY, POWER));
+}
+
 static void util_lies(struct lg_case *c, struct devices *d)
 {
+	const struct device *blind = NULL;
 	const char *against = NULL;
-	size_t n = 0, spin = 0, with = 0;
+	size_t n = 0, spin = 0, with = 0, n_blind = 0;
 	double line = 0, share;
 	struct lg_finding *f;
 
@@ -401,6 +412,10 @@ static void util_lies(struct lg_case *c, struct devices *d)
 		double top = quantile(d, g, 0.99, ANY, TOP);
 		const char *of = g->used ? line_of(c, d, g) : NULL;
 
+		if (g->used && !of && !(g->limit > 0) && g->n_busy >= LG_N_GPU_UTIL_LIES_READINGS &&
+		    !isnan(quantile(d, g, 0.5, VERY_BUSY, POWER))) {
+			blind = n_blind++ ? blind : g;
+		}
 		for (size_t k = 0; of && k < g->n; k++)
 			g->n_spin += spins(g, &g->v[k], top);
 		n += g->used ? g->n : 0;
@@ -411,6 +426,7 @@ static void util_lies(struct lg_case *c, struct devices *d)
 			against = of;
 		}
 	}
+	say_blind(c, d, blind, n_blind);
 	share = n ? (double)spin / (double)n : 0;
 	if (share < LG_N_GPU_UTIL_LIES_FLOOR || spin < LG_N_GPU_UTIL_LIES_READINGS)
 		return;
@@ -421,6 +437,7 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	lg_title(c, f, LG_SAYS_GPU_UTIL_LIES_TITLE, with, d->n, LG_N_GPU_UTIL_LIES_BUSY, share *
 		 100, line, against, d->n_used > 1 ? LG_SAYS_GPU_UTIL_LIES_AS_WAITING :
 		 LG_SAYS_GPU_UTIL_LIES_ALONE);
+	f->detail = d->n_used > 1 ? NULL : "alone";
 	name_devices(c, d, f);
 }
 

@@ -28,10 +28,13 @@ static const struct signal {
 	size_t at_least;
 	enum price price;
 	uint8_t stage;
+	bool counted; /* a line's number says how often it was so far */
 } signals[] = {
 #define FOUND(mark, rule, at_least, price, stage, detail, function, title)                          \
-	{ mark, detail, function, title, LG_R_##rule, at_least, PRICE_##price, LG_STAGE_##stage },
-#define NOTED(mark, at_least, what) { mark, NULL, NULL, what, LG_R_NONE, at_least, PRICE_UNKNOWN, 0 },
+	{ mark, detail, function, title, LG_R_##rule, at_least, PRICE_##price, LG_STAGE_##stage, false },
+#define COUNTED(mark, rule, at_least, price, stage, detail, function, title)                        \
+	{ mark, detail, function, title, LG_R_##rule, at_least, PRICE_##price, LG_STAGE_##stage, true },
+#define NOTED(mark, at_least, what) { mark, NULL, NULL, what, LG_R_NONE, at_least, PRICE_UNKNOWN, 0, false },
 #define READ(name) { .mark = name },
 #define FAILED(name, detail, title) READ(name)
 #include "rules/signals.def"
@@ -42,6 +45,7 @@ enum { SIGNALS = sizeof signals / sizeof *signals };
 struct heard {
 	size_t n, by[TELLERS];
 	size_t first; /* row */
+	int64_t counted; /* the largest number that a line gives; its own count, where COUNTED says so */
 	uint32_t row[TELLERS][EXAMPLES]; /* some of them, no text twice */
 	size_t n_rows[TELLERS];
 };
@@ -63,6 +67,7 @@ static void hear(const struct lg_mark_tab *m, const char *text, size_t i, struct
 
 	h->first = h->n++ ? h->first : i;
 	h->by[who]++;
+	h->counted = LG_MAX(h->counted, m->value[i]);
 	for (size_t k = 0; k < n; k++)
 		if (m->text[h->row[who][k]] == m->text[i])
 			return;
@@ -126,7 +131,10 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 	if (s->price == PRICE_FLAG)
 		lg_cap(f, LG_CAP_UNMEASURED);
 	f->detail = s->detail;
-	lg_title(c, f, "%s (%zu time%s in the log)", title, n, lg_s(n));
+	if (s->counted && h->counted > 1)
+		lg_title(c, f, LG_SAYS_LOG_COUNTED, title, (size_t)h->counted);
+	else
+		lg_title(c, f, LG_SAYS_LOG_LINES, title, n, lg_s(n));
 	for (size_t k = 0; k < h->n_rows[most]; k++) {
 		const char *text = lg_string(c->t, m->text[h->row[most][k]]);
 

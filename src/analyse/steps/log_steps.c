@@ -99,6 +99,48 @@ void lg_say_log_steps(struct lg_case *c)
 		lg_say(c, LG_SAYS_STEPS_OF_TICKS, lg_ms_text(lg_ms(tick), text));
 }
 
+/* ", 0.98 a second as it says at its end", or by the lines' own times; "" = nothing tells. first: a line of a step. */
+static const char *rate_of(struct lg_case *c, size_t first)
+{
+	static const char key[] = "'train_steps_per_second': ";
+	const struct lg_trace *t = c->t;
+	size_t last = first;
+	double s, steps;
+
+	for (size_t i = 0; i < t->mark.n; i++) {
+		const char *p = strcmp(lg_string(t, t->mark.name[i]), "log.train_summary") ? NULL :
+				strstr(lg_string(t, t->mark.text[i]), key);
+		double rate = p ? strtod(p + sizeof key - 1, NULL) : 0;
+
+		if (rate > 0 && rate < 1e9)
+			return lg_text(c, LG_SAYS_STEPS_RATE_STATED, rate, 1000 / rate);
+		if (t->mark.thr[i] == t->mark.thr[first] && t->mark.name[i] == t->mark.name[first])
+			last = i;
+	}
+	s = (double)(t->mark.ts[last] - t->mark.ts[first]) / 1e9;
+	steps = (double)t->mark.value[last] - (double)t->mark.value[first];
+	if (lg_has_diag(t, LG_DIAG_NO_TIMES) || !(steps > 0 && s > 0))
+		return "";
+	return lg_text(c, LG_SAYS_STEPS_RATE_OF_LINES, steps, s, steps / s);
+}
+
+bool lg_say_untimed_steps(struct lg_case *c)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	size_t n = 0, first = 0;
+
+	for (size_t i = m->n; i-- > 0;)
+		if (!strcmp(lg_string(c->t, m->name[i]), "log.step")) {
+			first = i;
+			n++;
+		}
+	if (!n || !lg_is_log_alone(c))
+		return false;
+	c->v->unjudged = "The log tells of steps and not how long each took";
+	lg_say(c, LG_SAYS_STEPS_UNTIMED, n, rate_of(c, first));
+	return true;
+}
+
 /*
  * Ranks that wait for each other in each step take equally long. Where they do not (local SGD, evaluation, no
  * collectives yet) each says its own.

@@ -29,6 +29,10 @@ int64_t lg_log_tick(const struct lg_trace *t, lg_prc p);
 /* Limits: whence a log's step times are, and how fine. */
 void lg_say_log_steps(struct lg_case *c);
 
+/* A limit, where lines of a log tell of steps and none how long one took: what is known of their rate. False
+ * = there are no such lines, or not the log alone was read. */
+bool lg_say_untimed_steps(struct lg_case *c);
+
 /* Is one rank slower than all others, whose steps do not wait for it? Says so, and sets the scope. */
 int lg_compare_log_ranks(struct lg_case *c) LG_MUST_CHECK;
 

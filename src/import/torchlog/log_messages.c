@@ -62,6 +62,16 @@ static int64_t bytes_after(const char *text, const char *word)
 	return v > 0 && v < 1e18 ? (int64_t)v : 0;
 }
 
+/* The number that ends where words begin; 0 = none. */
+static int64_t int_before(const char *m, const char *words)
+{
+	const char *end = strstr(m, words), *p = end;
+
+	while (p && p > m && end - p < 18 && isdigit((unsigned char)p[-1]))
+		p--;
+	return p && p < end ? strtoll(p, NULL, 10) : 0;
+}
+
 static int64_t value_of(const char *name, const char *m)
 {
 	if (!strcmp(name, "log.watchdog_timeout"))
@@ -76,6 +86,8 @@ static int64_t value_of(const char *name, const char *m)
 		return int_after(m, "Timed out waiting ", 0);
 	if (!strcmp(name, "log.oom"))
 		return bytes_after(m, "Tried to allocate ");
+	if (!strcmp(name, "log.alloc_retries") || !strcmp(name, "log.alloc_ooms"))
+		return int_before(m, !strcmp(name, "log.alloc_ooms") ? " CUDA OOM errors" : " CUDA memory allocation");
 	if (!strcmp(name, "log.loader_workers"))
 		return int_after(m, "will create ", 0);
 	return 0;

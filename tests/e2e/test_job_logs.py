@@ -719,6 +719,17 @@ def test_logs_that_differ_only_in_their_errors_are_no_copies(laggard, tmp_path):
     assert "other.log is left out: it has the same rows as" in laggard("explain", tmp_path / "node-b.log", tmp_path / "other.log").stderr
 
 
+def test_logs_that_differ_in_one_step_of_many_are_no_copies(laggard, tmp_path):
+    """More lines than are kept with their words, and more readings than are looked at beside times."""
+    lines = plain(12000)
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    lines[11501] = lines[11501].replace("410.00", "5410.00")
+    for name in ("b.log", "c.log"):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    assert "is left out" not in laggard("explain", tmp_path / "a.log", tmp_path / "b.log").stderr
+    assert "c.log is left out: it has the same rows as" in laggard("explain", tmp_path / "b.log", tmp_path / "c.log").stderr
+
+
 def trainer(n, *more):
     """transformers' Trainer prints dicts, without steps' numbers or times."""
     return [*({"loss": 2.0, "grad_norm": 1.1, "learning_rate": 1e-05, "epoch": k / n} for k in range(n)), *more]

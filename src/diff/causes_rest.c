@@ -10,6 +10,7 @@
 
 #include "analyse/grade.h"
 #include "diff/causes.h"
+#include "rules/device_names.h"
 
 enum { PROCESSES_TOLD = 5, FACTS_TOLD = 8 };
 
@@ -144,15 +145,8 @@ static const char *operator_title(const struct lg_causes *c, const struct lg_cha
  */
 static bool waits_for_device(const struct lg_causes *c, const struct lg_change *x)
 {
-	static const char *const names[] = { "aten::_local_scalar_dense", "aten::item", "aten::nonzero",
-					     "aten::is_nonzero", "aten::equal", "aten::_unique2" };
-
-	if (!c->d->after->has_device || strcmp(x->kind, "op"))
-		return false;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strcmp(x->name, names[i]))
-			return true;
-	return false;
+	return c->d->after->has_device && !strcmp(x->kind, "op") &&
+	       lg_on_list(LG_LIST_WAITS_FOR_DEVICE, x->name);
 }
 
 static void operators(struct lg_causes *c, bool waits)

@@ -10,6 +10,7 @@ static bool fits(const struct lg_name_row *row, const char *name)
 	case LG_MATCH_IS: return *name == *row->text && !strcmp(name, row->text);
 	case LG_MATCH_STARTS: return *name == *row->text && !strncmp(name, row->text, strlen(row->text));
 	case LG_MATCH_HAS: return strstr(name, row->text) != NULL;
+	case LG_MATCH_STARTS_CASELESS: return !strncasecmp(name, row->text, strlen(row->text));
 	case LG_MATCH_LIKE: return !fnmatch(row->text, name, 0);
 	default: return strcasestr(name, row->text) != NULL;
 	}
@@ -30,8 +31,12 @@ bool lg_on_list(enum lg_name_list list, const char *name)
 #include "rules/device_names.def"
 	};
 
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (rows[i].means == (int)list && fits(&rows[i], name))
+	size_t i = 0;
+
+	while (i < sizeof rows / sizeof *rows && rows[i].means != (int)list)
+		i++;
+	for (; i < sizeof rows / sizeof *rows && rows[i].means == (int)list; i++)
+		if (fits(&rows[i], name))
 			return true;
 	return false;
 }

@@ -34,7 +34,7 @@ bool lg_range_may_be_step(const struct lg_scene *sc, struct lg_gpu *g, uint32_t 
 
 	return (t->span.kind[row] == LG_SPAN_NOTE ||
 		(t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_FORWARD)) &&
-	       strncmp(name, "nccl", 4) && *name != '{' && *name != '[' &&
+	       !lg_on_list(LG_LIST_NO_STEP, name) &&
 	       lg_gpu_name(sc, g, t->span.name[row]) != LG_NAME_COMPILED_REGION;
 }
 

@@ -79,23 +79,13 @@ static void classify(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_
 		w->class = LG_GPU_COMM;
 		return;
 	}
-	if (strncasecmp(name, "Memcpy", 6) && sc->t->span.kind[w->span] != LG_SPAN_COPY)
+	if (sc->t->span.kind[w->span] != LG_SPAN_COPY && !lg_on_list(LG_LIST_COPIES, name))
 		return;
-	/* CUPTI: "Memcpy HtoD (Pageable -> Device)"; ROCm: "Memcpy HtoD (Host -> Device)" or
-	 * CopyHostToDevice, which do not say whether the memory was pinned. */
-	if (strstr(name, "HtoD") || strstr(name, "HostToDevice"))
+	if (lg_on_list(LG_LIST_COPIES_IN, name))
 		w->class = LG_GPU_H2D;
-	else if (strstr(name, "DtoH") || strstr(name, "DeviceToHost"))
+	else if (lg_on_list(LG_LIST_COPIES_OUT, name))
 		w->class = LG_GPU_D2H;
-	w->pageable = strstr(name, "Pageable") != NULL;
-	/* Intel's: memory of the host that the device does not know (M), that it does (H), its own (D). */
-	if (!strncmp(name, "Memcpy ", 7) && name[7] && name[8] == '2') {
-		if (name[9] == 'D' && (name[7] == 'M' || name[7] == 'H'))
-			w->class = LG_GPU_H2D;
-		else if (name[7] == 'D' && (name[9] == 'M' || name[9] == 'H'))
-			w->class = LG_GPU_D2H;
-		w->pageable = name[7] == 'M' || name[9] == 'M';
-	}
+	w->pageable = lg_on_list(LG_LIST_COPIES_PAGEABLE, name);
 }
 
 static const char *meta_of(const struct lg_scene *sc, lg_prc prc, const char *key)

@@ -13,6 +13,54 @@
 #include "advise/advise.h"
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
+#include "rules/device_names.h"
+
+static void names_are_on_their_lists(void **state)
+{
+	static const struct { const char *name; enum lg_name_list list; bool is; } rows[] = {
+		{ "Memcpy HtoD (Pageable -> Device)", LG_LIST_COPIES, true },
+		{ "memcpy", LG_LIST_COPIES, true }, { "CopyHostToDevice", LG_LIST_COPIES, false },
+		{ "Memcpy HtoD (Pageable -> Device)", LG_LIST_COPIES_PAGEABLE, true },
+		{ "Memcpy HtoD (Pinned -> Device)", LG_LIST_COPIES_PAGEABLE, false },
+		{ "CopyHostToDevice", LG_LIST_COPIES_IN, true }, { "Memcpy M2D", LG_LIST_COPIES_IN, true },
+		{ "Memcpy H2D", LG_LIST_COPIES_IN, true }, { "Memcpy D2D", LG_LIST_COPIES_IN, false },
+		{ "Memcpy D2M", LG_LIST_COPIES_OUT, true }, { "Memcpy DtoH", LG_LIST_COPIES_OUT, true },
+		{ "Memcpy M2D", LG_LIST_COPIES_OUT, false },
+		{ "Memcpy M2D", LG_LIST_COPIES_PAGEABLE, true }, { "Memcpy D2M", LG_LIST_COPIES_PAGEABLE, true },
+		{ "Memcpy H2D", LG_LIST_COPIES_PAGEABLE, false }, { "Memcpy", LG_LIST_COPIES_PAGEABLE, false },
+		{ "void at::native::multi_tensor_apply_kernel", LG_LIST_MANY_TENSORS, true },
+		{ "triton_poi_fused_0", LG_LIST_MANY_TENSORS, true },
+		{ "not_triton_", LG_LIST_MANY_TENSORS, false },
+		{ "nccl:all_reduce", LG_LIST_NO_STEP, true }, { "{\"a\": 1}", LG_LIST_NO_STEP, true },
+		{ "[1]", LG_LIST_NO_STEP, true }, { "step 1", LG_LIST_NO_STEP, false },
+		{ "aten::item", LG_LIST_WAITS_FOR_DEVICE, true }, { "aten::itemize", LG_LIST_WAITS_FOR_DEVICE, false },
+		{ "torch.save", LG_LIST_SIDE_SAVES, true }, { "SummaryWriter.add_scalar", LG_LIST_SIDE_SAVES, false },
+		{ "SummaryWriter.add_scalar", LG_LIST_SIDE_LOGS, true },
+		{ "torch.profiler", LG_LIST_SIDE_PROFILER, true },
+		{ "/v/torch/serialization.py(629): save", LG_LIST_SAVE_FRAMES, true },
+		{ "torch/serialization.py(629): load", LG_LIST_SAVE_FRAMES, false },
+		{ "gpu.mem_used", LG_LIST_MEMORY, true }, { "/a/torch/b.py", LG_LIST_LIBRARY, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (lg_on_list(rows[i].list, rows[i].name) != rows[i].is)
+			fail_msg("%s is %son list %d", rows[i].name, rows[i].is ? "not " : "", rows[i].list);
+}
+
+/* A list is looked for up to the first row of another one. */
+static void rows_of_a_list_stand_together(void **state)
+{
+	static const enum lg_name_list of[] = {
+#define LIST(name, how, text) LG_LIST_##name,
+#include "rules/device_names.def"
+	};
+
+	(void)state;
+	for (size_t i = 1; i < sizeof of / sizeof *of; i++)
+		for (size_t j = 0; of[i] != of[i - 1] && j < i; j++)
+			assert_int_not_equal(of[i], of[j]);
+}
 
 static void every_number_that_a_text_names_is_in_the_table(void **state)
 {
@@ -237,6 +285,8 @@ static void worth_rises_with_strength(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_are_on_their_lists),
+		cmocka_unit_test(rows_of_a_list_stand_together),
 		cmocka_unit_test(every_number_that_a_text_names_is_in_the_table),
 		cmocka_unit_test(every_number_of_a_rule_is_in_its_text),
 		cmocka_unit_test(numbers_are_printed_as_they_are_used),

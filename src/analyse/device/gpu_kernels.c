@@ -255,7 +255,7 @@ static struct lg_gpu_sums sum_single_tensor(struct lg_case *c, const struct lg_g
 			const char *name = lg_span_name(c->t, w->span);
 
 			if (lg_gpu_called_within(w, h->thr, &a) && lg_gpu_in_window(r, w) &&
-			    !strstr(name, "multi_tensor") && strncmp(name, "triton_", 7))
+			    !lg_on_list(LG_LIST_MANY_TENSORS, name))
 				lg_gpu_sum_in(&c->scene, r, i, &s);
 		}
 	}
@@ -355,7 +355,7 @@ static bool look_at_convs(const struct lg_case *c, const struct lg_gpu_run *r, s
 	uint32_t row;
 
 	for (size_t i = 0; i < c->scene.n_span_names; i++)
-		if (!strcmp(lg_string(t, c->scene.span_names[i]), "aten::cudnn_convolution"))
+		if (lg_on_list(LG_LIST_CUDNN, lg_string(t, c->scene.span_names[i])))
 			conv = c->scene.span_names[i];
 	for (size_t h = 0; conv && h < r->n_host; h++) {
 		struct lg_gpu_rows w = lg_gpu_rows(&c->scene, r, r->host[h].thr, NULL);

@@ -9,6 +9,7 @@
 
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
+#include "rules/device_names.h"
 
 #define BIT LG_GPU_BIT
 #define ALL_OF_IT 0.9 /* what a sentence may call one place */
@@ -289,7 +290,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_TITLE, lg_with(c, " in ", where), l.share * 100);
 	if (copies * 2 > l.share) {
 		f->detail = "copies_to_host";
-		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
+		where = where && !lg_on_list(LG_LIST_COPIES, where) ? where : NULL;
 		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, lg_with(c, ", in ", where));
 	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
 		tell_work(c, f, &after, where, l.share);

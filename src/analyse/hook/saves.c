@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "analyse/finders.h"
+#include "rules/device_names.h"
 
 /* The hook's stage, or the call itself where the profiler took Python stacks. known: by string, what
  * was found out about a Python call's name: 0 nothing, 1 no save, 2 a save. */
@@ -18,12 +19,12 @@ static bool is_save(const struct lg_trace *t, size_t row, uint8_t *known)
 		lg_str name = t->span.name[row];
 
 		if (!known[name])
-			known[name] = strstr(lg_string(t, name), "torch/serialization.py(") &&
-				      strstr(lg_string(t, name), "): save") ? 2 : 1;
+			known[name] = lg_on_list(LG_LIST_SAVE_FRAMES, lg_string(t, name)) ? 2 : 1;
 		return known[name] == 2 && t->span.dur[row] > 0 && t->span.thr[row];
 	}
 	return t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_SIDE &&
-	       t->span.dur[row] > 0 && t->span.thr[row] && strstr(lg_string(t, t->span.name[row]), "save");
+	       t->span.dur[row] > 0 && t->span.thr[row] &&
+	       lg_on_list(LG_LIST_SIDE_SAVES, lg_string(t, t->span.name[row]));
 }
 
 /* The time of the judged steps; of the whole trace where there are none. */

@@ -11,6 +11,7 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/host/causes.h"
 #include "base/words.h"
+#include "rules/device_names.h"
 
 /* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */
 static size_t repeats_of(const struct lg_cause_sum *s)
@@ -56,12 +57,10 @@ static void keep_moments(struct lg_case *c, struct lg_finding *f, const struct l
 		f->moments[f->n_moments++] = (struct lg_time_lost){ s->pieces[i]->ts, s->pieces[i]->dur };
 }
 
-/* Writers of metrics are logging; what saves state is a checkpoint. The names are API of torch and
- * of the hook, not of the user's program. */
+/* Writers of metrics are logging; what saves state is a checkpoint. */
 static bool is_logging(const char *name)
 {
-	return !strstr(name, "save") && (strstr(name, "add_") || strstr(name, "log") ||
-					 strstr(name, "flush") || strstr(name, "Writer"));
+	return !lg_on_list(LG_LIST_SIDE_SAVES, name) && lg_on_list(LG_LIST_SIDE_LOGS, name);
 }
 
 static void doubt_quota(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
@@ -257,10 +256,10 @@ static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct 
 	return what_it_did(c, f, s, io);
 }
 
-/* Side work that the hook itself did for record --profiler (hook/laggard/_profiler.py): most of it. */
+/* Side work that the hook itself did for record --profiler: most of it. */
 static bool is_profilers(struct lg_case *c, const struct lg_cause_sum *s)
 {
-	return s->end == LG_END_SIDE && !strcmp(lg_side_name(c, s), "torch.profiler");
+	return s->end == LG_END_SIDE && lg_on_list(LG_LIST_SIDE_PROFILER, lg_side_name(c, s));
 }
 
 static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)

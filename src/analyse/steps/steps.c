@@ -14,6 +14,7 @@
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
 #include "base/upper_bound.h"
+#include "rules/device_names.h"
 #include "store/merge.h"
 
 enum { MIN_STEPS = 4 };
@@ -202,7 +203,8 @@ uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts)
 
 static bool is_save(const struct lg_case *c, const struct lg_stage_seg *g)
 {
-	return g->stage == LG_STAGE_SIDE && strstr(lg_string(c->t, c->t->span.name[g->span]), "save");
+	return g->stage == LG_STAGE_SIDE &&
+	       lg_on_list(LG_LIST_SIDE_SAVES, lg_string(c->t, c->t->span.name[g->span]));
 }
 
 const struct lg_stage_seg *lg_save_beside(const struct lg_case *c, const struct lg_rank *r, int64_t ts)

@@ -187,7 +187,7 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 			       v->inference ? "inference or evaluation; " : "",
 			       of[LG_PLACE_RUN] * 100, stall * 100, data * 100, comms * 100,
 			       of[LG_PLACE_ASLEEP] * 100, unknown * 100);
-	v->bound_confidence = 0.95 - unknown;
+	v->bound_confidence = LG_N_BOUND_SURE - unknown;
 	if (data >= LG_N_BOUND_CAUSE && data > comms && data > stall)
 		v->bound = LG_BOUND_DATA;
 	else if (comms >= LG_N_BOUND_CAUSE && comms > data && comms > stall)

@@ -142,7 +142,7 @@ void lg_bound_by_data(struct lg_case *c, double share, const char *why)
 	if (c->v->bound != LG_BOUND_NONE || share < LG_N_BOUND_CAUSE)
 		return;
 	c->v->bound = LG_BOUND_DATA;
-	c->v->bound_confidence = 0.7;
+	c->v->bound_confidence = LG_N_BOUND_SURE_WAITS;
 	c->v->bound_why = why;
 }
 

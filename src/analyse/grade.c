@@ -91,7 +91,7 @@ double lg_proven(size_t seen)
 /* Of what came so few times: it may have been chance. */
 static double sureness(size_t seen)
 {
-	return 1 - 0.2 / (double)seen;
+	return 1 - LG_N_ANY_ONCE / (double)seen;
 }
 
 void lg_grade_part(struct lg_finding *f, double part, size_t seen)

@@ -121,7 +121,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		return c->failed;
 	if (unknown > LG_N_BOUND_UNKNOWN)
 		return 0;
-	v->bound_confidence = (device ? 0.8 : 0.95) - unknown;
+	v->bound_confidence = (device ? LG_N_BOUND_SURE_UNTRACED : LG_N_BOUND_SURE) - unknown;
 	if (told)
 		v->bound_confidence = fmin(v->bound_confidence, told->confidence);
 	if (data >= LG_N_BOUND_CAUSE && data > comm)

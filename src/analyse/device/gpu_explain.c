@@ -375,7 +375,8 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 				       data * 100, host * 100, other < 0.005 ? "" :
 				       lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND_OTHER, other *
 				       100), unknown > 0 ? unknown * 100 : 0);
-	v->bound_confidence = unknown > LG_N_BOUND_UNKNOWN ? 0.2 : 0.95 - unknown;
+	v->bound_confidence = unknown > LG_N_BOUND_UNKNOWN ? LG_N_BOUND_SURE_UNTOLD
+							    : LG_N_BOUND_SURE - unknown;
 	if (unknown > LG_N_BOUND_UNKNOWN)
 		v->bound = LG_BOUND_UNKNOWN;
 	else if (gpu + other >= LG_N_BOUND_COMPUTE || gpu + other > LG_N_BOUND_TIMES * all)

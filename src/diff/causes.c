@@ -180,7 +180,7 @@ static void give_back(struct lg_causes *c, struct portion *p)
 
 static double worth_telling(const struct lg_causes *c)
 {
-	return 0.01 * c->d->mean_ms[1];
+	return LG_N_ANY_LOW * c->d->mean_ms[1];
 }
 
 static double before_ms(const struct lg_causes *c, const struct lg_side_finding *s)

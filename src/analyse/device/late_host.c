@@ -9,8 +9,6 @@
 #include "analyse/device/device_rules.h"
 #include "base/median.h"
 
-#define SLOWER 1.2 /* hosts of one program differ by less, in the median over a window */
-
 /* Median ns from the end of a launch to the next one, on any thread; 0: too few of them. A launch itself
  * waits for room where the host is far ahead. */
 static int64_t pace_of(struct lg_case *c, const struct lg_gpu_run *r)
@@ -125,7 +123,7 @@ void lg_late_host(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu
 	here = (double)pace_of(c, late);
 	there = pace_of_others(c, g, late);
 	f->advice = "late_host_slow";
-	if (here <= 0 || there <= 0 || here < SLOWER * there) {
+	if (here <= 0 || there <= 0 || here < (1 + LG_N_COMMS_STRAGGLER_HOST) * there) {
 		lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_HOST_LATE, f->title, whose);
 		return;
 	}

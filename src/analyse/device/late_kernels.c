@@ -14,8 +14,6 @@
 #include "base/map.h"
 #include "store/args.h"
 
-#define SLOWER 1.03 /* runs of one kernel on equal devices differ by less, in the mean over a window */
-
 struct kind {
 	lg_str name;
 	const char *shape; /* in the arguments of a row */
@@ -111,7 +109,7 @@ static struct beyond sum_up(const struct kinds *k)
 			b.longer += here - there;
 			b.same += here;
 			b.same_rest += there;
-			b.slower += here > SLOWER * there ? here : 0;
+			b.slower += here > (1 + LG_N_COMMS_STRAGGLER_DEVICE) * there ? here : 0;
 			more -= here - there;
 			if (here - there > longest) {
 				longest = here - there;
@@ -166,11 +164,11 @@ static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyon
 
 static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k, bool several)
 {
-	const double most = 0.8; /* of it: the rest is no second cause */
+	const double most = LG_N_COMMS_STRAGGLER_MOST; /* the rest is no second cause */
 	struct beyond b = sum_up(k);
 	double all = b.longer + b.more;
 
-	if (all <= 0 || all < (SLOWER - 1) * b.same_rest)
+	if (all <= 0 || all < LG_N_COMMS_STRAGGLER_DEVICE * b.same_rest)
 		return;
 	if (b.longer >= most * all && b.slower >= most * b.same)
 		say_device(c, f, &b, k->shaped, several);

@@ -12,7 +12,6 @@
 #include "base/map.h"
 
 enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
-#define TOLD_SHARE 0.01   /* of the time that was seen of the thread */
 #define ONE_TURN_NS 20000000ll /* turns on a CPU no farther apart are one time: two ticks of HZ=100 */
 
 /* Did somebody of another program hold up the thread itself, and is that sure? */
@@ -113,7 +112,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 	uint64_t key = cause_key(c, s->pieces[0]);
 	uint32_t before = lg_map_get(&told->of_key, key);
 
-	if (share < TOLD_SHARE)
+	if (share < LG_N_ANY_LOW)
 		return;
 	if (likely && share >= LG_N_CHAIN_STEPLESS && lg_gradable(s->rhythm.n_events, wall)) {
 		told->found = true;

@@ -170,7 +170,7 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 	int rc = v ? find_causes(c, r, all, &causes) : LG_E_NOMEM;
 
 	for (size_t k = most; !rc && k < causes.n; k++)
-		more += (double)causes.v[k].lost >= TOLD_SHARE * (double)wall;
+		more += (double)causes.v[k].lost >= LG_N_ANY_LOW * (double)wall;
 	for (size_t k = 0; !rc && k < causes.n && k < most; k++) {
 		struct lg_cause_sum s;
 		size_t n = 0;

@@ -38,11 +38,14 @@ struct lg_memory_held {
  * How the segments are cut at one moment: by the lives of allocations and the coming and going of segments,
  * so that it can be told of any moment of the history.
  */
+#define LG_MEMORY_PAGE (UINT64_C(20) << 20) /* kLargeBuffer of c10/cuda/CUDACachingAllocator.cpp */
+
 struct lg_memory_pieces {
 	int64_t ts;
 	uint64_t reserved, idle;    /* idle: in no allocation */
 	uint64_t idle_in_used;      /* of that in segments that hold one: it cannot be given back */
 	uint64_t largest;           /* of the idle ones */
+	uint64_t idle_pages;        /* whole pages in them, of LG_MEMORY_PAGE: expandable segments can give these back */
 	/* Segments of which less than a twentieth lives, and so cannot be given back. */
 	size_t pinned;
 	uint64_t pinned_bytes, pinned_live;

@@ -122,6 +122,7 @@ static void idle(struct lg_memory_pieces *r, const struct piece *seg, uint64_t b
 	if (bytes <= SMALL_REQUEST && seg->to - seg->from > SMALL_SEGMENT)
 		return;
 	r->idle += bytes;
+	r->idle_pages += bytes - bytes % LG_MEMORY_PAGE;
 	r->largest = bytes > r->largest ? bytes : r->largest;
 }
 

@@ -107,6 +107,7 @@ static void gil(const struct term *t, const struct lg_verdict *v)
 	static const char *const words[] = { "waited", "had it: Python", "had it: native call", "had it: C library",
 					     "had it asleep", "native without it" };
 	const struct lg_trace *trace = v->trace;
+	enum { LEAST_SAMPLES = 10 };
 	int64_t least = 0;
 	char place[256];
 
@@ -123,7 +124,7 @@ static void gil(const struct term *t, const struct lg_verdict *v)
 		const struct lg_gil_row *r = &v->gil[i];
 		char a[32], b[32];
 
-		if (r->ns < least)
+		if (r->ns < least || (r->error && r->times < LEAST_SAMPLES))
 			continue;
 		gil_place(trace, r, place, sizeof place);
 		lg_out_printf(t->o, "  thread %-8d %-19s %6llu %9s %9s  %s\n", trace->thread.tid[r->thr],

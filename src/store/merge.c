@@ -599,6 +599,18 @@ bool lg_profiled_cut(const struct lg_trace *t, lg_prc prc)
 	return merged ? cut : lg_has_diag(t, LG_DIAG_FILE_TRUNCATED);
 }
 
+bool lg_profiled_within(const struct lg_trace *t, lg_prc prc, struct lg_iv *ret)
+{
+	*ret = (struct lg_iv){ INT64_MAX, INT64_MIN, UINT32_MAX };
+	for (size_t i = 0; i < t->meta.n; i++) {
+		if (is_meta(t, i, prc, LG_META_PROFILED_FROM) && t->meta.ts[i] < ret->ts)
+			ret->ts = t->meta.ts[i];
+		if (is_meta(t, i, prc, LG_META_PROFILED_TO) && t->meta.ts[i] > ret->end)
+			ret->end = t->meta.ts[i];
+	}
+	return ret->ts <= ret->end;
+}
+
 int lg_profiled_gaps(const struct lg_trace *t, lg_prc prc, struct lg_ivs *ret)
 {
 	const struct lg_meta_tab *m = &t->meta;

@@ -42,6 +42,8 @@ void lg_merger_done(struct lg_merger *g);
 #define LG_META_PROFILED_CUT "join.profiled.cut"
 /* Is a source that has prc's operators cut (not only one beside it)? */
 bool lg_profiled_cut(const struct lg_trace *t, lg_prc prc);
+/* From the begin of the first such source of prc to the end of the last. False: there is none. */
+bool lg_profiled_within(const struct lg_trace *t, lg_prc prc, struct lg_iv *ret);
 /* Between such sources, by time: when nobody looked at prc. ret->v is the caller's. LG_E_NOMEM. */
 int lg_profiled_gaps(const struct lg_trace *t, lg_prc prc, struct lg_ivs *ret) LG_MUST_CHECK;
 /* Value of a meta row (prc 0) by key; "" when absent. Borrowed from t. */

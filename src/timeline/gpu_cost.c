@@ -50,7 +50,7 @@ static int64_t savable(const struct lg_gpu_run *r, size_t i)
 	const struct lg_gpu_work *w = &r->work[i];
 	int64_t ready;
 
-	if (w->end > r->to || w->ts < r->from)
+	if (!lg_gpu_in_window(r, w))
 		return 0;
 	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
 		return w->end - w->ts;
@@ -76,7 +76,7 @@ void lg_gpu_sum_in(const struct lg_scene *sc, const struct lg_gpu_run *r, size_t
 	if (saved && r->n_steps >= 2 && !s->by_step)
 		s->by_step = lg_arena_alloc(sc->arena, r->n_steps + 1, sizeof *s->by_step);
 	if (saved && s->by_step)
-		s->by_step[lg_gpu_step_of(r, r->work[i].ts)] += saved;
+		s->by_step[lg_gpu_step_of(r, r->behind ? r->work[i].called : r->work[i].ts)] += saved;
 	s->n++;
 	if (d > s->longest) {
 		s->longest = d;

@@ -133,8 +133,10 @@ int lg_steps_of_device(const struct lg_scene *sc, struct lg_gpu_run *r)
 	if ((double)behind <= BEHIND_SHARE * (double)lg_gpu_seen(r, r->step[0], r->step[n]))
 		return 0;
 	if (o.first && o.first->ts - lg_span_end(sc->t, o.first->call) > BEHIND_NS) {
-		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL))
+		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL)) {
+			r->behind = true;
 			return 0;
+		}
 		from = o.first->ts;
 	}
 	b[0] = from;

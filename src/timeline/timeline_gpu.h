@@ -147,6 +147,7 @@ struct lg_gpu_run {
 	int64_t *step;          /* n_steps + 1 boundaries */
 	int64_t *asked;         /* the host's, where step[] are of a device that is behind; else NULL */
 	size_t n_steps;
+	bool behind;            /* at both ends of the window: what ran in it was ordered before, in part */
 	struct lg_request {
 		int64_t ts, end;
 		lg_thr thr;
@@ -280,9 +281,14 @@ static inline int64_t lg_gpu_ordered_at(const struct lg_gpu_work *w)
 {
 	return w->call != LG_NO_ROW ? w->called : w->ts;
 }
+/*
+ * Is it one of the window's? Of a device that is steps behind its host at both ends, what was ordered in
+ * it: who ordered what it did at the beginning is not in the trace, and as much follows the end.
+ */
 static inline bool lg_gpu_in_window(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {
-	return w->ts >= r->from && w->end <= r->to;
+	return r->behind ? w->call != LG_NO_ROW && w->called >= r->from && w->called < r->to
+			 : w->ts >= r->from && w->end <= r->to;
 }
 
 #endif /* LG_TIMELINE_TIMELINE_GPU_H */

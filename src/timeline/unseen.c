@@ -32,7 +32,7 @@ static bool marked(const struct lg_scene *sc, struct lg_gpu *g, const struct lg_
 	for (size_t p = 0; m && p < m->n_marks; p++) {
 		uint32_t row = m->mark[p];
 
-		if (t->span.ts[row] < in.ts || t->span.ts[row] >= in.end ||
+		if (t->span.ts[row] < in.ts || lg_span_end(t, row) > in.end ||
 		    (t->span.kind[row] != LG_SPAN_STEP &&
 		     lg_gpu_name(sc, g, t->span.name[row]) != LG_NAME_STEP))
 			continue;
@@ -71,16 +71,18 @@ static void worked(const struct lg_gpu_run *r, struct lg_iv in, struct lg_iv *re
 int lg_gpu_unseen(const struct lg_scene *sc, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	LG_AUTO_IVS gaps = { 0 };
-	struct lg_iv of, last = { .end = INT64_MAX };
+	struct lg_iv of, all, last = { .end = INT64_MAX };
+	bool any = lg_profiled_within(sc->t, r->prc, &all);
 	int rc = lg_profiled_gaps(sc->t, r->prc, &gaps);
 
 	if (!rc && gaps.n) {
 		r->unseen = lg_arena_alloc(sc->arena, gaps.n, sizeof *r->unseen);
 		rc = r->unseen ? 0 : LG_E_NOMEM;
 	}
-	for (size_t k = 0; !rc && gaps.n && k <= gaps.n; k++) {
-		struct lg_iv file = { k ? gaps.v[k - 1].end : INT64_MIN,
-				      k < gaps.n ? gaps.v[k].end : INT64_MAX, LG_NO_ROW };
+	/* Marks of a recording beside them go on where no profiler ran. */
+	for (size_t k = 0; !rc && any && gaps.n && k <= gaps.n; k++) {
+		struct lg_iv file = { k ? gaps.v[k - 1].end : all.ts,
+				      k < gaps.n ? gaps.v[k].ts : all.end, LG_NO_ROW };
 
 		if (!marked(sc, g, r, file, &of))
 			worked(r, file, &of);

@@ -698,6 +698,86 @@ static void say_set(struct lg_case *c, const struct devices *d)
 	}
 }
 
+/* How much of the time the device had work, once it had; NAN: too few readings, or it spun. */
+static double busy_share(const struct device *g)
+{
+	double sum = 0;
+	size_t k = 0, from;
+
+	/* Utilisation is of the time before a reading, a second of it on some devices: the first ones rise. */
+	while (k < g->n && !is_in(&g->v[k], BUSY))
+		k++;
+	from = k + 1;
+	if (g->n < from + LG_N_READINGS_BOUND || g->n_spin * 50 > g->n)
+		return (double)NAN;
+	for (k = from; k < g->n; k++)
+		sum += g->v[k].util;
+	return sum / 100 / (double)(g->n - from);
+}
+
+/* What the host's waits can have cost at most: they overlap with the device's work but for its idle time. */
+static void limit_loss(struct lg_case *c, struct lg_finding *f, double idle, double busy)
+{
+	double wall = f->lost_ms / f->lost_share;
+
+	if (lg_policy(f->rule)->loss_of != LG_LOSS_OF_HOST ||
+	    !(f->lost_share > idle + LG_N_READINGS_ERROR))
+		return;
+	f->lost_share = idle + LG_N_READINGS_ERROR;
+	f->lost_ms = f->lost_share * wall;
+	lg_grade_anew(f);
+	lg_evidence_against(c, f, LG_SAYS_READINGS_BUSY_MEANWHILE, busy * 100, f->lost_share * 100);
+}
+
+/* Copies that the host waits for, and so the device: no more than it idled. */
+static void price_copies(struct lg_case *c, struct lg_finding *f, double idle, double busy)
+{
+	double copies = 0, wall = 0;
+
+	if (f->rule != LG_R_DATA_PAGEABLE_COPY || !isnan(f->lost_share))
+		return;
+	LG_EACH(s, c->v->stages, c->v->n_stages)
+		if (!strcmp(s->stage, lg_stage_name(LG_STAGE_H2D)))
+			copies = s->share;
+	LG_EACH(s, c->v->steps, c->v->n_steps)
+		wall += (double)s->dur;
+	f->lost_share = fmin(copies, idle);
+	f->lost_ms = f->lost_share * wall / 1e6;
+	lg_grade(f, c->v->n_judged, (int64_t)wall);
+	lg_evidence(c, f, LG_SAYS_READINGS_IDLE_MEANWHILE, (1 - busy) * 100, f->lost_share * 100);
+}
+
+/*
+ * Of a recording without a trace of the device: a host thread that waits for it spins, and looks as if it
+ * computed. Where one process drives one device, and that has work nearly all the time, it is what the steps
+ * take. Of several ranks a collective that waits for another one counts as work.
+ */
+static void bound_by_device(struct lg_case *c, const struct lg_gpu *g, const struct devices *d)
+{
+	struct lg_verdict *v = c->v;
+	const struct device *only = NULL;
+	double busy;
+
+	if (!v->n_judged || !c->has_states || c->n_ranks != 1 || d->n_used != 1 || !d->has_util)
+		return;
+	LG_EACH(r, g->run, g->n)
+		if (lg_gpu_judged(r))
+			return;
+	LG_EACH_WHERE(x->used, x, d->v, d->n)
+		only = x;
+	busy = busy_share(only);
+	if (!(busy >= 0))
+		return;
+	LG_EACH(f, v->findings, v->n_findings)
+		price_copies(c, f, 1 - busy, busy);
+	if (busy < LG_N_READINGS_BUSY)
+		return;
+	v->bound = LG_BOUND_GPU;
+	v->bound_why = lg_text(c, LG_SAYS_READINGS_BOUND_BY, busy * 100, only->n, v->bound_why ?: "");
+	LG_EACH(f, v->findings, v->n_findings)
+		limit_loss(c, f, 1 - busy, busy);
+}
+
 /* Why there is no word about the readings that somebody gave. */
 static void say_other(struct lg_case *c, const struct devices *d)
 {
@@ -725,6 +805,7 @@ int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)
 		util_lies(c, &d);
 		throttled(c, &d);
 		say_set(c, &d);
+		bound_by_device(c, g, &d);
 		say_other(c, &d);
 	}
 	for (size_t i = 0; d.v && i < d.n; i++)

@@ -56,8 +56,9 @@ static bool would_fit_joined(const struct lg_memory_oom *o)
 
 static const char *cause_of(const struct lg_memory_oom *o)
 {
+	/* Under a limit of the process there may be enough as well, but for the pieces. */
 	if (o->device_free >= lg_memory_segment_for(o->asked))
-		return "limit";
+		return o->pieces.idle >= o->asked && o->pieces.largest < o->asked ? "fragmentation" : "limit";
 	return would_fit_joined(o) && o->pieces.largest < o->asked ? "fragmentation" : "too_large";
 }
 
@@ -69,6 +70,11 @@ static void say_ways_out(struct lg_case *c, struct lg_finding *f, const struct l
 	uint64_t scales = o->activations + o->temporaries + o->asked;
 	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
 
+	if (!missing && o->pieces.idle_pages + (!strcmp(f->detail, "limit") || o->device_free >= o->asked ? 0 :
+						o->device_free) < o->asked) {
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_NOT_EXPANDABLE, lg_bytes_text((double)o->pieces.idle_pages, a));
+		return;
+	}
 	if (!missing) {
 		lg_evidence(c, f, LG_SAYS_MEM_OOM_EXPANDABLE, lg_bytes_text((double)o->pieces.idle, a),
 			    lg_bytes_text((double)o->device_free, b));

@@ -20,7 +20,7 @@
 
 /* Bytes; NaN = the message does not say. */
 struct oom {
-	double tried, total, free, allocated, unallocated, others;
+	double tried, total, free, allocated, unallocated, others, allowed;
 };
 
 /* "1.70 GiB", "910.35 MiB", "0 bytes" */
@@ -100,6 +100,7 @@ static struct oom read_oom(const char *text)
 	m.allocated = either(size_before(text, " is allocated by PyTorch"), size_before(text, " already allocated"));
 	m.unallocated = either(size_before(text, " is reserved by PyTorch but unallocated"),
 			       either(held - m.allocated, size_before(text, " cached")));
+	m.allowed = size_before(text, " allowed"); /* set_per_process_memory_fraction(), since torch 2.9 */
 	m.others = others_of(text, m.allocated + either(m.unallocated, 0));
 	return m;
 }
@@ -107,16 +108,19 @@ static struct oom read_oom(const char *text)
 /* Is what others have a good part of the device, and enough for the request? */
 static bool others_are_many(const struct oom *m)
 {
-	return m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried;
+	return !(m->allowed < m->total) && m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried;
 }
 
 /* Comparisons with what is not told are false. */
 static const char *cause_of(const struct oom *m)
 {
+	/* Of what the device has free a process with a limit gets what is left of that. */
+	double room = fmin(m->free, m->allowed - m->allocated - m->unallocated);
+
 	if (m->tried > m->total)
 		return "too_large";
 	/* What the device has free it gives out as a segment of its own, however the others are cut. */
-	if (m->unallocated >= m->tried && !(m->free >= m->tried))
+	if (m->unallocated >= m->tried && !(room >= m->tried))
 		return "fragmentation";
 	if (others_are_many(m))
 		return "co_tenant";
@@ -140,18 +144,19 @@ static const char *title_of(struct lg_case *c, const struct oom *m, const char *
 			       lg_bytes_text(m->unallocated, size));
 	if (!strcmp(cause, "co_tenant"))
 		return lg_text(c, LG_SAYS_MEM_OOM_OTHERS, asked, lg_bytes_text(m->others, size));
+	if (!strcmp(cause, "limit") && m->allowed < m->total)
+		return lg_text(c, LG_SAYS_MEM_OOM_ALLOWED, asked, lg_bytes_text(m->allowed, size));
 	if (!strcmp(cause, "limit"))
 		return lg_text(c, LG_SAYS_MEM_OOM_LIMITED, asked, lg_bytes_text(m->free, size));
 	return lg_text(c, "%s%s", asked, m->tried > m->total ? LG_SAYS_MEM_OOM_TOO_LARGE
 		       : LG_SAYS_MEM_OOM_NO_ROOM);
 }
 
-static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
+static void say(struct lg_case *c, size_t first, size_t lines, size_t steps)
 {
 	const struct lg_trace *t = c->t;
 	const char *text = lg_string(t, t->mark.text[first]), *place = strrchr(text, '(');
 	struct oom m = read_oom(text);
-	size_t steps = lg_step_lines_after(t, last, true);
 	const char *cause = cause_of(&m);
 	bool shared = cause && !strcmp(cause, "co_tenant");
 	struct lg_finding *f = lg_finding_about(c, LG_R_MEM_OOM, LG_STAGE_NONE,
@@ -183,6 +188,15 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_CAUGHT, steps);
 }
 
+static size_t steps_after(const struct lg_case *c, int64_t ts)
+{
+	size_t n = 0;
+
+	LG_EACH(s, c->v->steps, c->v->n_steps)
+		n += s->ts > ts;
+	return n;
+}
+
 int lg_find_oom(struct lg_case *c)
 {
 	size_t first = c->t->mark.n, last = 0, lines = 0;
@@ -191,7 +205,15 @@ int lg_find_oom(struct lg_case *c)
 		first = lines++ ? first : i;
 		last = i;
 	}
+	if (lines) {
+		say(c, first, lines, lg_step_lines_after(c->t, last, true));
+		return c->failed;
+	}
+	LG_EACH_MARK(i, c->t, "memory.oom") { /* the hook's (hook/laggard/_memory.py), in the words of the log's */
+		first = lines++ ? first : i;
+		last = i;
+	}
 	if (lines)
-		say(c, first, lines, last);
+		say(c, first, lines, steps_after(c, c->t->mark.ts[last]));
 	return c->failed;
 }

@@ -75,9 +75,10 @@ def start(torch):
 
 
 def _ask_for_determinism(torch):
-    """What laggard determinism --flags tries: an operator that has no such implementation warns, and is named."""
+    """What laggard determinism --flags tries: first without warn_only, under which attention stays as it is; with it
+    an operator that has no such implementation warns, and is named."""
     import warnings
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True, warn_only=os.environ["LAGGARD_DETERMINISM_FLAGS"] == "warn")
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     show = warnings._showwarnmsg  # what C code calls, too
@@ -85,9 +86,10 @@ def _ask_for_determinism(torch):
     def _showwarnmsg(msg):
         try:
             text = str(msg.message)
-            if "does not have a deterministic implementation" in text:
-                mark("det.warned", 1, text.split(" does not have")[0].split()[-1])
-                return
+            for words in (" does not have a deterministic implementation", " Attention defaults to a non-deterministic"):
+                if words in text:
+                    mark("det.warned", 1, text.split(words)[0].split()[-1] + (" attention" if "Attention" in words else ""))
+                    return
         except Exception:
             pass
         show(msg)

@@ -15,6 +15,7 @@ import gc
 import os
 import pickle
 import sys
+import threading
 import time
 
 from laggard import _ring
@@ -267,10 +268,35 @@ def _keep_history():
         attach(_failed)
 
 
-def _failed(device, asked, device_asked, device_free):
-    """A request has failed; the exception comes later."""
-    mark("memory.oom", asked, "device %d, %d bytes free" % (device, device_free))
+def _failed(device, asked, most, device_free):
+    """A request has failed; the exception comes later. In the words of its message, which analyse/logs/oom.c reads."""
+    text = "Tried to allocate %d bytes. GPU %d has" % (asked, device)
+    try:
+        cuda = _torch.cuda
+        total = cuda.get_device_properties(device).total_memory
+        if most < total:  # what set_per_process_memory_fraction() leaves it
+            text += " %d bytes allowed;" % most
+        stats = cuda.memory_stats(device)
+        used = stats["allocated_bytes.all.current"]
+        text += " a total capacity of %d bytes of which %d bytes is free. Of the allocated memory %d bytes is allocated by " \
+            "PyTorch, and %d bytes is reserved by PyTorch but unallocated." % (
+                total, device_free, used, stats["reserved_bytes.all.current"] - used)
+        # The backward pass asks in a thread without Python: then it is where the main thread is.
+        frame = _program(sys._getframe(1)) or _program(sys._current_frames().get(threading.main_thread().ident))
+        if frame is not None:
+            text += " (in %s:%d)" % (frame.f_code.co_filename, frame.f_lineno)
+    except Exception:
+        text += " %d bytes free" % device_free
+    mark("memory.oom", asked, text)
     snapshot("oom")
+
+
+def _program(frame):
+    """The innermost frame that is neither torch's nor ours."""
+    others = tuple(os.path.dirname(os.path.abspath(f)) + os.sep for f in (_torch.__file__, __file__))
+    while frame is not None and frame.f_code.co_filename.startswith(others + ("<",)):
+        frame = frame.f_back
+    return frame
 
 
 def _look_for_request():

@@ -163,6 +163,14 @@ def test_a_request_that_fails_for_the_pieces(laggard, tmp_path, seed):
     assert "expandable_segments:True would have" in text and "fill (buffers.py:17)" in text
 
 
+def test_pieces_of_pages_that_expandable_segments_cannot_move(laggard):
+    """Taken on an H100, where the same program with expandable segments ran out of memory at the same line."""
+    (path,) = case_files.find("*/memory_pieces_h100.pickle")
+    (found,) = [f for f in ask(laggard, path)["findings"] if f["id"] == "mem.oom"]
+    assert found["detail"] == "fragmentation" and "700.00 MiB were asked for" in found["title"]
+    assert any("expandable_segments:True would not have" in e["text"] for e in found["evidence"])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_request_that_is_too_large(laggard, tmp_path, seed):
     found, _ = told(laggard, tmp_path, draws.too_large, seed)

@@ -93,6 +93,13 @@ static void a_failed_request_tells_why(void **state)
 		{ OOM "900.00 GiB." HAS "512.00 MiB is free. Process 77 has 19.00 GiB memory in use. Process 78 has 20.00 GiB "
 		  "memory in use. " HELD("18.00 GiB", "100.00 MiB"), "too_large", "more than the device has" },
 		{ OOM "20.00 MiB." HAS "10.00 GiB is free. " HELD("8.00 GiB", "25.00 MiB"), "limit", "had 10.00 GiB free" },
+		/* torch 2.11 on an H100, of which the process was allowed a fraction */
+		{ OOM "64.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 19.55 GiB is free. Process 1328 has 10.92 GiB "
+		  "memory in use. Including non-PyTorch memory, this process has 4.63 GiB memory in use. Process 1354 has 9.84 "
+		  "GiB memory in use. 3.96 GiB allowed; " HELD("3.86 GiB", "48.80 MiB"), "limit", "is allowed 3.96 GiB" },
+		{ OOM "700.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 70.32 GiB is free. Including non-PyTorch "
+		  "memory, this process has 2.36 GiB memory in use. 1.98 GiB allowed; " HELD("397.02 MiB", "1.25 GiB"),
+		  "fragmentation", "holds 1.25 GiB" },
 		/* torch before 2.1, and before 1.5 */
 		{ "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.59 GiB total capacity; 30.00 GiB "
 		  "already allocated; 1.00 GiB free; 33.00 GiB reserved in total by PyTorch)\n", "fragmentation", "3.00 GiB" },

@@ -719,13 +719,15 @@ static double busy_share(const struct device *g)
 static void limit_loss(struct lg_case *c, struct lg_finding *f, double idle, double busy)
 {
 	double wall = f->lost_ms / f->lost_share;
+	const struct lg_finding was = *f;
 
 	if (lg_policy(f->rule)->loss_of != LG_LOSS_OF_HOST ||
 	    !(f->lost_share > idle + LG_N_READINGS_ERROR))
 		return;
 	f->lost_share = idle + LG_N_READINGS_ERROR;
 	f->lost_ms = f->lost_share * wall;
-	lg_grade_anew(f);
+	lg_grade_share(f, f->lost_share);
+	lg_cap_as(f, &was);
 	lg_evidence_against(c, f, LG_SAYS_READINGS_BUSY_MEANWHILE, busy * 100, f->lost_share * 100);
 }
 

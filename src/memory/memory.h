@@ -45,7 +45,7 @@ struct lg_memory_pieces {
 	uint64_t reserved, idle;    /* idle: in no allocation */
 	uint64_t idle_in_used;      /* of that in segments that hold one: it cannot be given back */
 	uint64_t largest;           /* of the idle ones */
-	uint64_t idle_pages;        /* whole pages in them, of LG_MEMORY_PAGE: expandable segments can give these back */
+	uint64_t idle_pages;        /* in whole ones of LG_MEMORY_PAGE: expandable segments can move these */
 	/* Segments of which less than a twentieth lives, and so cannot be given back. */
 	size_t pinned;
 	uint64_t pinned_bytes, pinned_live;

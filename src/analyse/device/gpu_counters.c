@@ -704,7 +704,7 @@ static double busy_share(const struct device *g)
 	double sum = 0;
 	size_t k = 0, from;
 
-	/* Utilisation is of the time before a reading, a second of it on some devices: the first ones rise. */
+	/* Utilisation is of the time before a reading, up to a second: the first ones rise. */
 	while (k < g->n && !is_in(&g->v[k], BUSY))
 		k++;
 	from = k + 1;

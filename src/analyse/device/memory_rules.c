@@ -68,11 +68,14 @@ static void say_ways_out(struct lg_case *c, struct lg_finding *f, const struct l
 	uint64_t have = o->pieces.idle + o->device_free,
 		 missing = o->asked > have ? o->asked - have : 0;
 	uint64_t scales = o->activations + o->temporaries + o->asked;
+	uint64_t pages = o->pieces.idle_pages;
 	char a[LG_BYTES_TEXT], b[LG_BYTES_TEXT];
 
-	if (!missing && o->pieces.idle_pages + (!strcmp(f->detail, "limit") || o->device_free >= o->asked ? 0 :
-						o->device_free) < o->asked) {
-		lg_evidence(c, f, LG_SAYS_MEM_OOM_NOT_EXPANDABLE, lg_bytes_text((double)o->pieces.idle_pages, a));
+	if (o->device_free < o->asked && strcmp(f->detail, "limit") != 0)
+		pages += o->device_free;
+	if (!missing && pages < o->asked) {
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_NOT_EXPANDABLE,
+			    lg_bytes_text((double)o->pieces.idle_pages, a));
 		return;
 	}
 	if (!missing) {

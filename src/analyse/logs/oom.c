@@ -108,7 +108,8 @@ static struct oom read_oom(const char *text)
 /* Is what others have a good part of the device, and enough for the request? */
 static bool others_are_many(const struct oom *m)
 {
-	return !(m->allowed < m->total) && m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried;
+	return !(m->allowed < m->total) && m->others >= m->total / 10 &&
+	       m->free + either(m->unallocated, 0) + m->others >= m->tried;
 }
 
 /* Comparisons with what is not told are false. */
@@ -209,7 +210,7 @@ int lg_find_oom(struct lg_case *c)
 		say(c, first, lines, lg_step_lines_after(c->t, last, true));
 		return c->failed;
 	}
-	LG_EACH_MARK(i, c->t, "memory.oom") { /* the hook's (hook/laggard/_memory.py), in the words of the log's */
+	LG_EACH_MARK(i, c->t, "memory.oom") { /* the hook's, in the words of a log */
 		first = lines++ ? first : i;
 		last = i;
 	}

@@ -25,10 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/order.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
 #include "cli/pids.h"
+#include "cli/top_lines.h"
 #include "picture/accounts.h"
 #include "picture/machine.h"
 #include "record/runtime_dir.h"
@@ -54,6 +56,9 @@ struct screen {
 	struct lg_term_options term;
 	unsigned width, height;
 	size_t skip; /* lines of the picture that are above the screen */
+	struct lg_top_view view;
+	size_t found, n_found; /* which of the lines that hold what is searched for */
+	char prompt;           /* '/' or '\\': what is typed goes there; 0 = keys */
 	bool raw;
 	struct termios was;
 	int signals;
@@ -108,24 +113,52 @@ static void leave(struct screen *s)
 }
 
 /* A line of the screen: what an earlier picture left behind its end is erased. */
-static void put_line(const char *at, const char *nl, bool last)
+static void put_line(const struct lg_top_line *l, bool marked, bool last)
 {
-	fwrite(at, 1, (size_t)(nl - at), stdout);
+	fputs(marked ? "\033[7m" : "", stdout);
+	fwrite(l->at, 1, l->n, stdout);
+	fputs(marked ? "\033[0m" : "", stdout);
 	fputs(last ? "\033[K" : "\033[K\n", stdout);
 }
 
-static const char *end_of_line(const char *at, const char *end)
+/* The line that the search is at, or 0; counts those that hold it. */
+static size_t find(struct screen *s, const struct lg_top_line *l, size_t n)
 {
-	const char *nl = memchr(at, '\n', (size_t)(end - at));
+	size_t at = 0;
 
-	return nl ?: end;
+	s->n_found = 0;
+	for (size_t i = 1; i < n; i++)
+		s->n_found += lg_top_holds(&l[i], s->view.find);
+	s->found = s->n_found ? s->found % s->n_found : 0;
+	for (size_t i = 1, k = 0; i < n && !at; i++)
+		if (lg_top_holds(&l[i], s->view.find) && k++ == s->found)
+			at = i;
+	return at;
+}
+
+/* What the reader asked for, below the picture. */
+static void put_foot(const struct screen *s, size_t below)
+{
+	const struct lg_top_view *v = &s->view;
+
+	if (below || s->skip)
+		printf("... %zu more below, %zu above; ? for keys ", below, s->skip);
+	if (v->sort)
+		printf("sort: %s%s  ", lg_top_column(v->sort), v->turned ? ", turned" : "");
+	if (*v->filter || s->prompt == '\\')
+		printf("filter: %s%s  ", v->filter, s->prompt == '\\' ? "_" : "");
+	if (*v->find || s->prompt == '/')
+		printf("search: %s%s (%zu of %zu)", v->find, s->prompt == '/' ? "_" : "",
+		       s->n_found ? s->found + 1 : 0, s->n_found);
+	fputs("\033[K", stdout);
 }
 
 /* The picture's first line, and as many of the others, from s->skip on, as there is room for. */
-static void show(struct screen *s, const char *picture, size_t n)
+static void show(struct screen *s, const char *picture, size_t n, bool seek)
 {
-	const char *at = picture, *end = picture + n, *nl;
-	size_t lines = 0, room, body, more;
+	bool foot = s->view.sort || *s->view.filter || *s->view.find || s->prompt;
+	struct lg_top_line *l;
+	size_t lines, room, body, more, at;
 
 	if (!s->raw) {
 		fwrite(picture, n, 1, stdout);
@@ -133,35 +166,42 @@ static void show(struct screen *s, const char *picture, size_t n)
 		fflush(stdout);
 		return;
 	}
-	for (const char *p = picture; p < end; p = end_of_line(p, end) + 1)
-		lines++;
+	l = lg_top_lines(picture, n, &s->view, &lines);
+	if (!l)
+		return;
+	at = find(s, l, lines);
 	room = s->height ? LG_MAX(s->height, 3u) : SIZE_MAX;
-	body = lines <= room ? lines - LG_MIN(lines, (size_t)1) : room - 2;
+	body = lines <= room - foot ? lines - LG_MIN(lines, (size_t)1) : room - 2;
 	more = lines - LG_MIN(lines, (size_t)1) - body;
+	if (seek && at && (at <= s->skip || at > s->skip + body))
+		s->skip = at - 1;
 	s->skip = LG_MIN(s->skip, more);
+	foot |= more != 0;
 	fputs("\033[H", stdout);
-	for (size_t i = 0; at < end && i <= body + s->skip; i++, at = nl + 1) {
-		nl = end_of_line(at, end);
+	for (size_t i = 0; i < lines && i <= body + s->skip; i++)
 		if (!i || i > s->skip)
-			put_line(at, nl, !more && nl + 1 >= end);
-	}
-	if (more)
-		printf("... %zu more below, %zu above; ? for keys\033[K", more - s->skip, s->skip);
+			put_line(&l[i], at && i == at, !foot && i + 1 == lines);
+	if (foot)
+		put_foot(s, more - s->skip);
 	say_to_screen("\033[J");
+	lg_free(l);
 }
 
-enum wish { NOTHING, QUIT, PAUSE, EARLIER, LATER, HELP, UP, DOWN, PAGE_UP, PAGE_DOWN, TOP };
+enum wish {
+	NOTHING, QUIT, PAUSE, EARLIER, LATER, HELP, UP, DOWN, PAGE_UP, PAGE_DOWN, TOP,
+	FIND, FIND_NEXT, FILTER, SORT_NEXT, SORT_BEFORE, TURN, TYPED
+};
 
 /* As in htop where it has the same. */
 static const char keys_help[] =
 	"laggard top: keys\n"
-	"\n"
 	"  h ? F1         these keys\n"
-	"  up down        what does not fit the screen;\n"
-	"  PgUp PgDn Home   in larger steps\n"
-	"  space Z p      stop, go on; so does a click\n"
-	"  left right     in a recording: earlier,\n"
-	"  [ ] wheel        later; live the wheel scrolls\n"
+	"  up down PgUp PgDn Home  what does not fit\n"
+	"  / F3           search; F3: the next\n"
+	"  \\ F4           only what holds a text\n"
+	"  F6 > < I       sort ranks; turn round\n"
+	"  space Z p      stop, go on; also a click\n"
+	"  left right [ ] wheel    earlier, later\n"
 	"  q F10 Ctrl-C   end\n";
 
 static enum wish wish_of(char key)
@@ -182,6 +222,18 @@ static enum wish wish_of(char key)
 	case 'h':
 	case '?':
 		return HELP;
+	case '/':
+		return FIND;
+	case '\\':
+		return FILTER;
+	case '>':
+	case '.':
+		return SORT_NEXT;
+	case '<':
+	case ',':
+		return SORT_BEFORE;
+	case 'I':
+		return TURN;
 	default:
 		return NOTHING;
 	}
@@ -193,6 +245,8 @@ static enum wish escape_wish(const char *at, ssize_t n, ssize_t *ret_n)
 	static const struct { const char *keys; enum wish w; } known[] = {
 		{ "A", UP }, { "B", DOWN }, { "C", LATER }, { "D", EARLIER }, { "H", TOP }, { "1~", TOP },
 		{ "5~", PAGE_UP }, { "6~", PAGE_DOWN }, { "P", HELP }, { "11~", HELP }, { "21~", QUIT },
+		{ "R", FIND_NEXT }, { "13~", FIND_NEXT }, { "S", FILTER }, { "14~", FILTER },
+		{ "17~", SORT_NEXT },
 	};
 
 	*ret_n = 0;
@@ -223,11 +277,59 @@ static enum wish mouse_wish(const char *at, ssize_t n, ssize_t *ret_n)
 	return button == 64 ? EARLIER : button == 65 ? LATER : button == 0 ? PAUSE : NOTHING;
 }
 
+/* Typed behind / or \: Enter keeps it, Escape takes it away. */
+static enum wish type(struct screen *s, const char *keys, ssize_t n)
+{
+	char *text = s->prompt == '/' ? s->view.find : s->view.filter;
+
+	for (ssize_t i = 0; i < n && s->prompt; i++) {
+		size_t len = strlen(text);
+
+		if (keys[i] == 27 && n - i >= 3 && keys[i + 1] == 'O' && keys[i + 2] == 'R') {
+			s->found++;
+			i += 2;
+		} else if (keys[i] == 4) { /* Ctrl-D */
+			return QUIT;
+		} else if (keys[i] == 27 || keys[i] == '\r' || keys[i] == '\n') {
+			if (keys[i] == 27)
+				*text = 0;
+			s->prompt = 0;
+			break; /* what came with Escape is another key's */
+		} else if ((keys[i] == 127 || keys[i] == 8) && len) {
+			text[len - 1] = 0;
+		} else if (keys[i] >= ' ' && keys[i] < 127 && len + 1 < LG_TOP_TEXT) {
+			text[len] = keys[i];
+			text[len + 1] = 0;
+		}
+	}
+	return TYPED;
+}
+
+/* What changes the view is done at once. */
+static enum wish change(struct screen *s, enum wish w, const char *rest, ssize_t n)
+{
+	if (w == SORT_NEXT || w == SORT_BEFORE)
+		s->view.sort = (s->view.sort + (w == SORT_NEXT ? 1 : LG_TOP_COLUMNS - 1)) % LG_TOP_COLUMNS;
+	else if (w == TURN)
+		s->view.turned = !s->view.turned;
+	else if (w == FIND_NEXT && *s->view.find)
+		s->found++;
+	else if (w == FIND || w == FIND_NEXT || w == FILTER) {
+		s->prompt = w == FILTER ? '\\' : '/';
+		s->found = 0;
+		*(w == FILTER ? s->view.filter : s->view.find) = 0;
+		return type(s, rest, n);
+	}
+	return w;
+}
+
 /* The first key that is one; an end among them is heard in any case. */
-static enum wish first_wish(const char *keys, ssize_t n)
+static enum wish first_wish(struct screen *s, const char *keys, ssize_t n)
 {
 	enum wish first = NOTHING;
 
+	if (s->prompt)
+		return type(s, keys, n);
 	for (ssize_t i = 0; i < n && first != QUIT; i++) {
 		enum wish w;
 
@@ -241,6 +343,8 @@ static enum wish first_wish(const char *keys, ssize_t n)
 		} else {
 			w = wish_of(keys[i]);
 		}
+		if (first == NOTHING && w >= FIND)
+			return change(s, w, keys + i + 1, n - i - 1);
 		if (first == NOTHING || w == QUIT)
 			first = w;
 	}
@@ -248,7 +352,7 @@ static enum wish first_wish(const char *keys, ssize_t n)
 }
 
 /* Wait for so long (-1: for ever), for a key or the end. */
-static enum wish wait_for_wish(const struct screen *s, int64_t ns)
+static enum wish wait_for_wish(struct screen *s, int64_t ns)
 {
 	struct pollfd p[] = { { .fd = s->signals, .events = POLLIN },
 			      { .fd = s->raw ? STDIN_FILENO : -1, .events = POLLIN } };
@@ -260,7 +364,7 @@ static enum wish wait_for_wish(const struct screen *s, int64_t ns)
 	if (p[0].revents)
 		return QUIT;
 	n = read(STDIN_FILENO, keys, sizeof keys);
-	return n == 0 ? QUIT : first_wish(keys, n);
+	return n == 0 ? QUIT : first_wish(s, keys, n);
 }
 
 static int64_t now_ns(void)
@@ -280,7 +384,7 @@ static enum wish show_for(struct screen *s, const char *picture, size_t n, int64
 	int64_t until = now_ns() + ns;
 	bool helped = false;
 
-	show(s, picture, n);
+	show(s, picture, n, false);
 	for (;;) {
 		size_t page = s->height > 4 ? s->height - 3 : 1, was = s->skip;
 		enum wish w = wait_for_wish(s, ns < 0 || helped ? -1 : LG_MAX(until - now_ns(), 0));
@@ -295,7 +399,11 @@ static enum wish show_for(struct screen *s, const char *picture, size_t n, int64
 			continue;
 		helped = w == HELP && !helped;
 		if (helped) {
-			show(s, keys_help, sizeof keys_help - 1);
+			struct lg_top_view view = s->view;
+
+			s->view = (struct lg_top_view){ 0 };
+			show(s, keys_help, sizeof keys_help - 1, false);
+			s->view = view;
 			s->skip = was;
 			continue;
 		}
@@ -305,7 +413,7 @@ static enum wish show_for(struct screen *s, const char *picture, size_t n, int64
 			s->skip += w == DOWN ? 1 : page;
 		else if (w == TOP)
 			s->skip = 0;
-		show(s, picture, n);
+		show(s, picture, n, w >= FIND);
 	}
 }
 
@@ -377,7 +485,7 @@ static int replay(char **paths, size_t n, const struct options *opt, struct scre
 			w = show_for(s, lg_out_view(o), lg_out_bytes(o),
 				     paused || at >= length ? -1 : opt->every_ns, false);
 		else if (!rc)
-			show(s, lg_out_view(o), lg_out_bytes(o));
+			show(s, lg_out_view(o), lg_out_bytes(o), false);
 		lg_out_abort(o);
 		lg_verdict_free(part.verdict);
 		lg_window_trace_free(part.trace);
@@ -482,7 +590,7 @@ static int picture_of(char *path, const struct screen *s, const char *head, char
 }
 
 /* Has the recorder written the file? False: it has ended, or was not heard of for too long. */
-static bool wait_for_dump(const char *path, pid_t recorder, const struct screen *s, enum wish *w)
+static bool wait_for_dump(const char *path, pid_t recorder, struct screen *s, enum wish *w)
 {
 	enum { PATIENCE_MS = 15000, LOOK_MS = 20 };
 
@@ -527,7 +635,7 @@ static int watch(const struct options *opt, const struct lg_runtime_dir *dir, st
 		rc = picture_of(path, s, head, &picture, &n, err);
 		unlink(path);
 		if (!rc && opt->count && i >= (unsigned long)opt->count) {
-			show(s, picture, n);
+			show(s, picture, n, false);
 			w = QUIT;
 		} else if (!rc) {
 			w = show_for(s, picture, n, opt->every_ns, true);
@@ -640,7 +748,7 @@ const struct lg_command lg_cmd_top = {
 	.help =
 	"Of a job that runs, of the whole machine where none is named, or of a recording, which is played.\n"
 	"Keys: ? lists them; space or a click stops and goes on, left and right or the wheel move in a recording, up and\n"
-	"down show what does not fit the screen, q ends.\n\n"
+	"down show what does not fit the screen, / searches, \\ filters, F6 or < > sort the ranks, q ends.\n\n"
 	"  -p PID,...           the ranks' processes (repeatable)\n"
 	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
 	"  --last DUR           show so much (default 30s)\n"

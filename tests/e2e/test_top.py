@@ -171,6 +171,7 @@ def test_what_does_not_fit_is_scrolled_to_and_keys_are_listed(terminal, made, la
         t.press(key)
         t.wait_for("keys\x1b[K")
         t.wait_for("q F10 Ctrl-C")
+        assert all(key in t.seen for key in ("/ F3", "\\ F4", "F6 > < I"))
         t.press(b"x ")  # the first key that there is leads back
         t.wait_for(", 0 above")
     t.press(b"\x1b[21~")
@@ -188,6 +189,88 @@ def test_keys_move_in_a_recording(terminal, made):
     t.press(b"x\x1b[A")
     t.press(b"\x04")
     assert t.end() == 0
+
+
+def ranks_shown(t):
+    return [int(row.split()[0]) for row in t.rows() if re.match(r" *\d+ +\d+ +[\d.]+ ", row)]
+
+
+def test_ranks_are_sorted(terminal, made):
+    """By each column in turn, what costs first; the other way round; and as drawn again."""
+    t = terminal("--last", "1m", made("stall"))
+    t.wait_for("\x1b[J")
+    drawn, columns = ranks_shown(t), ("RANK", "PID", "STEPS/S", "MEDIAN", "P99", "MAX", "OWN", "SLOW")
+    assert drawn == [0, 1]
+    for i, column in enumerate(columns):
+        t.press(b"\x1b[17~" if i % 2 else b">")
+        t.wait_for(f"sort: {column} ")
+        t.wait_for("\x1b[J")
+        cells = [float(row.split()[i]) for row in t.rows() if re.match(r" *\d+ +\d+ +[\d.]+ ", row)]
+        assert cells == sorted(cells, reverse=i >= 2)
+        t.press(b"I")
+        t.wait_for("turned")
+        t.wait_for("\x1b[J")
+        cells = [float(row.split()[i]) for row in t.rows() if re.match(r" *\d+ +\d+ +[\d.]+ ", row)]
+        assert len(cells) == 2 and cells == sorted(cells, reverse=i < 2)
+        t.press(b"I")
+        t.wait_for("\x1b[J")
+    t.press(b".")
+    t.wait_for("\x1b[J")
+    assert "sort:" not in t.seen and ranks_shown(t) == drawn
+    t.press(b"<")
+    t.wait_for("sort: SLOW")
+    t.press(b"q")
+    assert t.end() == 0
+
+
+def test_ranks_and_waits_are_filtered(terminal, made):
+    t = terminal("--last", "1m", made("stall"))
+    t.wait_for("\x1b[J")
+    assert ranks_shown(t) == [0, 1] and any("<-" in row for row in t.rows()[2:])
+    t.press(b"\\90")
+    t.wait_for("filter: 90_")
+    t.press(b"1\r")
+    t.wait_for("filter: 901  ")
+    t.wait_for("\x1b[J")
+    assert ranks_shown(t) == [1] and t.rows()[0].startswith("laggard top") and any(row.startswith("RANK") for row in t.rows())
+    t.press(b"\x1bOS")  # F4: anew
+    t.wait_for("filter: _")
+    t.press(b"noBody")
+    t.wait_for("\x1b[J")
+    assert ranks_shown(t) == []
+    t.press(b"\x7f" * 6)
+    t.wait_for("\x1b[J")
+    assert ranks_shown(t) == [0, 1]
+    t.press(b"q\x1b")  # q is a letter here; Escape takes the text away
+    t.wait_for("\x1b[J")
+    assert "filter" not in t.seen and ranks_shown(t) == [0, 1] and t.process.poll() is None
+    t.press(b"q")
+    assert t.end() == 0
+
+
+def test_a_search_leads_to_its_line(terminal, made):
+    t = terminal("--last", "1m", made("stall"), rows=8)
+    t.wait_for("more below, 0 above")
+    t.press(b"/who WAITS")
+    t.wait_for("search: who WAITS_ (1 of 1)")
+    t.wait_for("\x1b[J")
+    assert any("WHO WAITS" in row for row in t.rows())
+    t.press(b"\x1b")
+    t.wait_for("\x1b[J")
+    t.press(b"/RANK\r")
+    t.wait_for("search: RANK (1 of")
+    t.wait_for("\x1b[J")
+    hits, = set(re.findall(r"\(1 of (\d+)\)", t.seen))
+    for n in range(2, int(hits) + 1):
+        t.press(b"\x1bOR")
+        t.wait_for(f"({n} of {hits})")
+        t.wait_for("\x1b[J")
+        marked, = re.findall(r"\x1b\[7m(.*?rank.*?)\x1b\[0m\x1b\[K", t.seen, re.I)
+        assert marked
+    t.press(b"/no such text\r")
+    t.wait_for("search: no such text (0 of 0)")
+    t.press(b"q")
+    assert int(hits) > 1 and t.end() == 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -4,7 +4,8 @@
  *
  * Field numbers: protos/perfetto/trace/ of Perfetto v58 (trace_packet, track_event/, profiling/,
  * interned_data/, clock_snapshot). Choices (doc/decisions/0010-timeline-formats.md):
- *  - thread states are slices on a child track "state": every viewer draws them;
+ *  - thread states are slices on a child track "state": every viewer draws them; and generic kernel events
+ *    besides, of which Perfetto fills its tables sched and thread_state, and draws CPUs and states;
  *  - CPU samples are the same flame chart as in Chrome JSON, and StackSample packets besides:
  *    v58 and later make flame graphs of a selection from these, older ones skip the field;
  *  - flows are LegacyEvents of phase s and f, which tie the slices that are open at their moments, as
@@ -28,7 +29,8 @@
 enum { /* Trace, TracePacket */
 	TRACE_PACKET = 1, PKT_CLOCK_SNAPSHOT = 6, PKT_TIMESTAMP = 8, PKT_SEQUENCE_ID = 10,
 	PKT_TRACK_EVENT = 11, PKT_INTERNED = 12, PKT_FLAGS = 13, PKT_CLOCK_ID = 58,
-	PKT_DEFAULTS = 59, PKT_TRACK_DESCRIPTOR = 60, PKT_FIRST = 87, PKT_STACK_SAMPLE = 135
+	PKT_DEFAULTS = 59, PKT_TRACK_DESCRIPTOR = 60, PKT_FIRST = 87,
+	PKT_TASK_STATE = 117, PKT_STACK_SAMPLE = 135
 };
 enum { /* TrackEvent */
 	EVENT_LEGACY = 6, EVENT_TYPE = 9, EVENT_TRACK = 11, EVENT_FLOWS = 47, EVENT_FLOWS_ENDING = 48
@@ -70,6 +72,9 @@ struct perfetto {
 	int64_t arrows_ts;
 	struct arrow *arrows;
 	size_t n_arrows, arrows_cap;
+	lg_thr task; /* whose states are written */
+	int32_t task_cpu; /* that it is on; -1 = none */
+	bool task_dead;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -506,6 +511,57 @@ static void flush(void *self)
 	lead(self);
 }
 
+/* GenericKernelTaskStateEvent: in this state from ts on. cpu: where it runs, or where it ran. */
+static void task_state(struct perfetto *p, const struct lg_tl_track *t, unsigned state, int32_t cpu,
+		       int64_t ts)
+{
+	size_t msg;
+
+	begin(p);
+	lg_pb_varint(&p->pkt, PKT_TIMESTAMP, stamp(p, ts));
+	msg = lg_pb_open(&p->pkt, PKT_TASK_STATE);
+	lg_pb_varint(&p->pkt, 1, cpu > 0 ? (uint64_t)cpu : 0);
+	lg_pb_varint(&p->pkt, 3, (uint64_t)t->tid);
+	lg_pb_varint(&p->pkt, 4, state);
+	lg_pb_close(&p->pkt, msg);
+	finish(p, FLAG_NEEDS_STATE);
+}
+
+/* Perfetto has no state for many short slices in one row: they are sleep there, which is most of them. */
+static void state(void *self, const struct lg_tl_track *t, uint32_t row, int64_t ts)
+{
+	enum { RUNNABLE = 2, RUNNING = 3, SLEEP = 4, UNINTERRUPTIBLE = 5, STOPPED = 6, DEAD = 7 };
+	static const uint8_t states[] = {
+		[LG_WHY_DISK] = UNINTERRUPTIBLE, [LG_WHY_IOWAIT] = UNINTERRUPTIBLE,
+		[LG_WHY_STOPPED] = STOPPED, [LG_WHY_TRACED] = STOPPED,
+		[LG_WHY_DEAD] = DEAD,
+	};
+	struct perfetto *p = self;
+	const struct lg_state_tab *s = &p->t->state;
+	bool runs = s->kind[row] == LG_RUNNING && !(s->flags[row] & LG_STATE_SUMMED) && s->cpu[row] >= 0;
+	unsigned is = SLEEP;
+
+	if (p->task != t->thr) {
+		p->task = t->thr;
+		p->task_cpu = -1;
+		p->task_dead = false;
+	}
+	/* Its reader takes nothing behind an end, nor a second start on the same CPU. */
+	if (t->overlap || p->task_dead || (runs && p->task_cpu == s->cpu[row]))
+		return;
+	if (runs)
+		is = RUNNING;
+	else if (s->kind[row] == LG_RUNNABLE)
+		is = RUNNABLE;
+	else if (s->kind[row] == LG_BLOCKED && s->reason[row] < sizeof states && states[s->reason[row]])
+		is = states[s->reason[row]];
+	if (runs && p->task_cpu >= 0) /* it moved */
+		task_state(p, t, RUNNABLE, p->task_cpu, ts);
+	task_state(p, t, is, runs ? s->cpu[row] : p->task_cpu, ts);
+	p->task_cpu = runs ? s->cpu[row] : -1;
+	p->task_dead = is == DEAD;
+}
+
 static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct perfetto *p = self;
@@ -795,7 +851,8 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 		      const struct lg_window *w, struct lg_out *o, struct lg_error *err)
 {
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
-						.instant = instant, .counter = counter, .flow = flow,
+						.state = state, .instant = instant,
+						.counter = counter, .flow = flow,
 						.out = out, .know = know, .flush = flush,
 						.start = start, .turn = turn,
 						.know_sample = know_sample, .samples = samples };

@@ -89,6 +89,8 @@ struct lg_tl_sink {
 	void (*track)(void *self, const struct lg_tl_track *t);
 	void (*slice)(void *self, const struct lg_tl_event *e);
 	void (*track_end)(void *self, const struct lg_tl_track *t);
+	/* A row of the state table, which slice() gets as well; those of a thread in order. May be NULL. */
+	void (*state)(void *self, const struct lg_tl_track *t, uint32_t row, int64_t ts);
 	void (*instant)(void *self, const struct lg_tl_event *e);
 	void (*counter)(void *self, const struct lg_tl_track *t, int64_t ts, double value);
 	void (*flow)(void *self, const struct lg_tl_flow *f);

@@ -85,6 +85,8 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, uint32_
 	tl_arg_stack(c, "waker_stack", s->waker_stack[row]);
 	tl_arg_stack(c, "blocker_stack", s->blocker_stack[row]);
 	tl_slice(c, track, ts, end, name, tl_id_static(name), "state", colour(s, row));
+	if (c->sink->state)
+		c->sink->state(c->self, track, row, ts);
 }
 
 void tl_states(struct lg_timeline *c, lg_thr thr)

@@ -561,6 +561,41 @@ def launched(n):
     return {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events}
 
 
+STATES = {**{(1, why): "Running" for why in range(13)}, **{(2, why): "R" for why in range(13)},
+          **{(3, why): "S" for why in range(13)}, (3, 5): "D", (3, 6): "D", (3, 7): "T", (3, 8): "T", (3, 9): "Z"}  # kind, enum lg_state_reason
+
+
+def test_perfetto_fills_its_tables_of_the_scheduler(trace_processor, inputs, laggard, tmp_path):
+    """thread_state and sched hold what the state table does: of each thread, and of each CPU."""
+    tables = Tables(laggard, inputs("recording"))
+    path = converted(laggard, tables.path, tmp_path / "out.pftrace")
+    rows = collections.defaultdict(list)
+    for r in tables.ask("SELECT s.thr, s.ts, s.dur, s.kind, s.reason, s.flags, s.cpu FROM state s JOIN thread t ON t.id = s.thr"
+                        f" WHERE NOT t.flags & {IDLE_THREAD} ORDER BY s.thr, s.ts"):
+        rows[r["thr"]].append(r)
+    shown = {t["id"]: t["tid"] for t in tables.thread}
+    once = collections.Counter(shown.values())
+    whole = {thr: r for thr, r in rows.items() if once[shown[thr]] == 1 and not any(x["flags"] for x in r)}
+    want, cpus = collections.Counter(), collections.Counter()
+    for thr, of in whole.items():
+        for x in of[:-1]:  # the last is open, in Perfetto
+            want[shown[thr], STATES[x["kind"], x["reason"]]] += x["dur"]
+            if x["kind"] == 1:
+                cpus[shown[thr], x["cpu"]] += x["dur"]
+    tids = ",".join(str(shown[thr]) for thr in whole)
+    got = trace_processor(path, f"""SELECT tid, state, sum(dur) FROM thread_state JOIN thread USING (utid)
+                          WHERE tid IN ({tids}) AND dur >= 0 GROUP BY 1, 2""")
+    ran = trace_processor(path, f"SELECT tid, cpu, sum(dur) FROM sched JOIN thread USING (utid) WHERE tid IN ({tids}) AND dur >= 0 GROUP BY 1, 2")
+    assert len(whole) > 20 and {s for _, s in want} >= {"Running", "R", "S"} and len({c for _, c in cpus}) > 1
+    last = {str(shown[thr]): STATES[of[-1]["kind"], of[-1]["reason"]] for thr, of in whole.items()}
+    told = {(int(t), s): int(d) for t, s, d in got if s != last[t]}
+    assert told == {(t, s): d for (t, s), d in want.items() if s != last[str(t)] and d}
+    assert {(int(t), int(c)): int(d) for t, c, d in ran if last[t] != "Running"} == {
+        (t, c): d for (t, c), d in cpus.items() if last[str(t)] != "Running" and d}
+    named = dict(trace_processor(path, "SELECT DISTINCT tid, ifnull(t.name, '') FROM sched JOIN thread t USING (utid)"))
+    assert all(named.values())
+
+
 def test_launches_are_arrows_onto_streams(laggard, tmp_path):
     path = tmp_path / "launches.json"
     path.write_text(json.dumps(launched(9)))

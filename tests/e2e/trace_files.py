@@ -184,7 +184,7 @@ class Perfetto:
                         assert entry[1][0] not in self.interned[field], "an id is reused"
                         self.interned[field][entry[1][0]] = entry
             self.n_for_others += not any(packet[f] for f in (6, 11, 60, 135))
-            assert any(packet[f] for f in (6, 11, 12, 59, 60, 135))
+            assert any(packet[f] for f in (6, 11, 12, 59, 60, 117, 135))
             if packet[60]:
                 self.add_track(fields(packet[60][0]))
             if packet[11]:

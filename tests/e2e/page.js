@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // page.js MODULES PAGE: opens the page that explain --html wrote in a headless Chromium and prints, as JSON, what it
-// found. What is judged is judged by test_html.py. Also `page.js MODULES PAGE --speed` for bench/run, and
-// `--pictures` for tools/make-pictures.
+// found. What is judged is judged by test_html.py. Also `page.js MODULES PAGE --speed` for bench/run,
+// `--pictures` for tools/make-pictures, and `--evidence` for one finding.
 "use strict";
 const path = require("path");
 const [modules, page, mode] = process.argv.slice(2);
@@ -330,4 +330,40 @@ async function pictures() {
 	await browser.close();
 }
 
-(mode === "--speed" ? speed() : mode === "--pictures" ? pictures() : check()).catch(e => { console.error(e); process.exit(1); });
+// From the first evidence that names a holder to its moment; there, what the lane of who holds it (LG_WHO) shows, and the
+// lanes of the ranks. Lanes are far below each other: they are scrolled to.
+async function evidence() {
+	const browser = await chromium.launch({ executablePath: process.env.LG_CHROMIUM, args: ["--no-sandbox"] });
+	const seen = { requests: [], errors: [] }, p = await open(browser, {}, seen);
+	const link = p.locator(".finding dd li", { hasText: `(pid ${process.env.LG_WHO}), held` }).first().locator("a.at");
+	const out = { seen, link: await link.getAttribute("href"), heads: [], holds: [], waits: [], arrows: [] };
+	await link.click();
+	await settled(p);
+	out.at = await state(p);
+	await p.locator("#timeline").evaluate(e => e.scrollIntoView());
+	for (let top = -1; top !== await p.locator(".lanes").evaluate(e => e.scrollTop);) {
+		top = await p.locator(".lanes").evaluate(e => e.scrollTop);
+		await settled(p);
+		const box = await p.locator(".lanes canvas").boundingBox();
+		const heads = (await canvas(p)).heads.split("\n").filter(h => h).map(h => /^([\d.-]+) \w+ (.*)$/.exec(h));
+		out.heads.push(...heads.map(h => h[2]));
+		for (let y = 70; y < box.height - 4; y += 6) {
+			const x = box.x + 190 + (box.width - 190) * 0.5;
+			await p.mouse.move(x, box.y + y);
+			const tip = await p.isVisible(".tip") ? await p.textContent(".tip") : "";
+			if (/holds a lock/.test(tip))
+				out.holds.push(tip);
+			if (!/waits for a lock/.test(tip))
+				continue;
+			out.waits.push(tip);
+			await p.mouse.click(x, box.y + y);
+			await p.waitForTimeout(60);
+			out.arrows.push((await canvas(p)).arrows);
+		}
+		await p.locator(".lanes").evaluate(e => { e.scrollTop += 300; });
+	}
+	await browser.close();
+	console.log(JSON.stringify(out));
+}
+
+(mode === "--evidence" ? evidence() : mode === "--speed" ? speed() : mode === "--pictures" ? pictures() : check()).catch(e => { console.error(e); process.exit(1); });

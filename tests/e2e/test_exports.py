@@ -575,7 +575,7 @@ def test_perfetto_fills_its_tables_of_the_scheduler(trace_processor, inputs, lag
         rows[r["thr"]].append(r)
     shown = {t["id"]: t["tid"] for t in tables.thread}
     once = collections.Counter(shown.values())
-    whole = {thr: r for thr, r in rows.items() if once[shown[thr]] == 1 and not any(x["flags"] for x in r)}
+    whole = {thr: r for thr, r in rows.items() if once[shown[thr]] == 1 and not any(x["flags"] & 1 for x in r)}  # LG_STATE_SUMMED: at times
     want, cpus = collections.Counter(), collections.Counter()
     for thr, of in whole.items():
         for x in of[:-1]:  # the last is open, in Perfetto

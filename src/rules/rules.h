@@ -21,7 +21,7 @@ enum lg_rule_id {
 #define COUNT(name, number, n) enum { LG_N_##name##_##number = (n) };
 #define SHARE(name, number, value) static const double LG_N_##name##_##number = (value);
 #define PLAIN(name, number, value) static const double LG_N_##name##_##number = (value);
-#define MS(name, number, ms) static const int64_t LG_N_##name##_##number = (ms) * INT64_C(1000000);
+#define MS(name, number, ms) static const int64_t LG_N_##name##_##number = (int64_t)((ms) * 1e6);
 #include "rules/rules.def"
 
 enum lg_basis { LG_BASIS_MEASURED, LG_BASIS_UNMEASURED, LG_BASIS_HANG, LG_BASIS_LOW, LG_BASIS_INFO };

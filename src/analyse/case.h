@@ -198,7 +198,9 @@ struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule);
 /* The same, graded as what has no price so far. stage: LG_STAGE_NONE where no part of a step is meant. */
 struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uint32_t stage,
 				    enum lg_relation culprit, double confidence);
-/* Was it told before? The first one; NULL. */
+/* Is there nothing to add: was it told before, or what it yields to (rules.def, YIELDS)? */
+bool lg_is_told(const struct lg_case *c, enum lg_rule_id rule);
+/* What another finder told, to be read or added to. The first one; NULL. */
 struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule);
 /* A line of evidence, written as printf() does; ts INT64_MIN: of no moment. against: what speaks against the
  * finding, or what it cannot tell. */

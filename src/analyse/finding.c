@@ -29,6 +29,16 @@ struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule)
 	return told_by(c->v, c->v->n_findings, rule);
 }
 
+bool lg_is_told(const struct lg_case *c, enum lg_rule_id rule)
+{
+	bool told = lg_told(c, rule);
+	enum lg_rule_id other;
+
+	for (size_t n = 0; !told && (other = lg_rule_yields(rule, n)); n++)
+		told = lg_told(c, other);
+	return told;
+}
+
 /* Is it one that the finder who is asked does not tell again (registry.c)? */
 static bool is_left_to_others(const struct lg_case *c, enum lg_rule_id rule)
 {

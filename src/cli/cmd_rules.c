@@ -105,6 +105,19 @@ static void threshold(const struct lg_rule *r, char *ret, size_t size)
 	lg_rule_fill(lg_rule_from(r->id), r->threshold, ret, size);
 }
 
+/* Beside which rules it is not told. */
+static void yields(struct lg_out *o, enum lg_rule_id rule)
+{
+	char text[256] = "not told beside ";
+	size_t n = strlen(text);
+	enum lg_rule_id other;
+
+	for (size_t i = 0; (other = lg_rule_yields(rule, i)) && n < sizeof text; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", lg_policy(other)->id);
+	if (lg_rule_yields(rule, 0))
+		field(o, "yields", text);
+}
+
 static void one(struct lg_out *o, const struct lg_rule *r)
 {
 	char text[THRESHOLD_MAX];
@@ -115,6 +128,7 @@ static void one(struct lg_out *o, const struct lg_rule *r)
 	field(o, "signal", r->signal);
 	field(o, "threshold", text);
 	severity(o, lg_rule_from(r->id));
+	yields(o, lg_rule_from(r->id));
 	worth(o, lg_rule_from(r->id));
 	field(o, "fix", r->advice.fix);
 	field(o, "trade-off", r->advice.tradeoff);

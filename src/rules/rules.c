@@ -66,6 +66,21 @@ static const struct number *number_of(enum lg_rule_id rule, const char *what, si
 	return NULL;
 }
 
+enum lg_rule_id lg_rule_yields(enum lg_rule_id rule, size_t n)
+{
+	static const struct {
+		enum lg_rule_id rule, other;
+	} rows[] = {
+#define YIELDS(name, other) { LG_R_##name, LG_R_##other },
+#include "rules/rules.def"
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (rows[i].rule == rule && !n--)
+			return rows[i].other;
+	return LG_R_NONE;
+}
+
 double lg_rule_floor(enum lg_rule_id rule)
 {
 	const struct number *x = number_of(rule, "FLOOR", strlen("FLOOR"));

@@ -36,6 +36,8 @@ struct lg_policy {
 const struct lg_policy *lg_policy(enum lg_rule_id rule);
 /* LG_R_NONE: there is no such rule. */
 enum lg_rule_id lg_rule_from(const char *id);
+/* The n-th rule (from 0) beside which that one is not told; LG_R_NONE: there are no more. */
+enum lg_rule_id lg_rule_yields(enum lg_rule_id rule, size_t n);
 /* Its number FLOOR; 0 where it has none. */
 double lg_rule_floor(enum lg_rule_id rule);
 /*

@@ -232,6 +232,23 @@ static void few_episodes_prove_what_chance_leaves(void **state)
 	assert_true(lg_proven(0) == 0 && lg_proven(LG_N_ANY_REPEATS) == 1);
 }
 
+static void a_rule_yields_to_others_and_not_in_a_circle(void **state)
+{
+	size_t rows = 0;
+
+	(void)state;
+	for (enum lg_rule_id rule = LG_R_NONE + 1; rule < LG_R_MAX; rule++) {
+		enum lg_rule_id other;
+
+		for (size_t n = 0; (other = lg_rule_yields(rule, n)); n++, rows++)
+			for (size_t k = 0; lg_rule_yields(other, k); k++)
+				assert_int_not_equal(lg_rule_yields(other, k), rule);
+	}
+	assert_true(rows >= 4);
+	assert_int_equal(lg_rule_yields(LG_R_COMMS_MISSING_RANK, 0), LG_R_COMMS_MISMATCH);
+	assert_int_equal(lg_rule_yields(LG_R_COMMS_MISSING_RANK, 1), LG_R_NONE);
+}
+
 static void words_come_back_as_what_they_were(void **state)
 {
 	enum lg_severity s;
@@ -295,6 +312,7 @@ int main(void)
 		cmocka_unit_test(a_price_of_several_ranks_is_graded_by_all_of_their_episodes),
 		cmocka_unit_test(caps_only_lower),
 		cmocka_unit_test(few_episodes_prove_what_chance_leaves),
+		cmocka_unit_test(a_rule_yields_to_others_and_not_in_a_circle),
 		cmocka_unit_test(words_come_back_as_what_they_were),
 		cmocka_unit_test(ends_of_chains_are_whole),
 		cmocka_unit_test(worth_rises_with_strength),

@@ -413,11 +413,11 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 			tell_by_hand(c, g, r, r->notes->amp);
 			said[0] = true;
 		}
-		if (backward_too(r->notes->amp) && !said[1] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
+		if (backward_too(r->notes->amp) && !said[1] && !lg_is_told(c, LG_R_GPU_AMP_MISUSE)) {
 			tell_backward(c, g, r, r->notes->amp);
 			said[1] = true;
 		}
-		if (!said[2] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
+		if (!said[2] && !lg_is_told(c, LG_R_GPU_AMP_MISUSE)) {
 			tell_unscaled(c, g, r, r->notes->amp);
 			said[2] = true;
 		}

@@ -495,8 +495,7 @@ static void missing(struct lg_case *c)
 	struct lg_finding *f = NULL;
 	bool by_name;
 
-	/* The one explains the timeout; of the other, dumps know more than watchdogs. */
-	if (lg_told(c, LG_R_COMMS_MISMATCH) || lg_told(c, LG_R_COMMS_MISSING_RANK))
+	if (lg_is_told(c, LG_R_COMMS_MISSING_RANK)) /* dumps know more than watchdogs */
 		return;
 	for (size_t i = 0; i < t->mark.n; i++) {
 		bool barrier = lg_is_mark(t, i, "log.barrier_timeout");

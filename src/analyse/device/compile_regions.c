@@ -301,7 +301,7 @@ void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g)
 			many = k + 1;
 	if (many)
 		recompiles(c, g, r, &x.frame[many - 1]);
-	if (!c->failed && (x.b.regions || x.b.lookups) && !lg_told(c, LG_R_COMPILE_GRAPH_BREAKS))
+	if (!c->failed && (x.b.regions || x.b.lookups) && !lg_is_told(c, LG_R_COMPILE_GRAPH_BREAKS))
 		nested(c, g, r, &x.b);
 	else if (!c->failed)
 		many_frames(c, g, r, &x);

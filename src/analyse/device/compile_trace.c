@@ -134,7 +134,7 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 {
 	in_step(c, g);
-	if (lg_gpu_only(c->t) && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed)
+	if (lg_gpu_only(c->t) && !lg_is_told(c, LG_R_COMPILE_IN_STEP) && !c->failed)
 		in_step_on_cpu(c, g);
 	lg_compile_regions(c, g);
 	debug_frames(c, g);
@@ -168,7 +168,7 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 
 	LG_EACH_MARK(i, c->t, "log.compile_start")
 		first = n++ ? first : i;
-	if (!n || lg_told(c, LG_R_COMPILE_SKIPPED))
+	if (!n || lg_is_told(c, LG_R_COMPILE_SKIPPED))
 		return 0;
 	/* One step may be what never was compiled, as an evaluation. */
 	LG_EACH_WHILE(!r, x, g->run, g->n)

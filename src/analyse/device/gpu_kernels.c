@@ -393,7 +393,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
-	if (steps < LG_N_GPU_CONV_AUTOTUNE_OFF_STEPS || lg_told(c, LG_R_GPU_CONV_AUTOTUNE) ||
+	if (steps < LG_N_GPU_CONV_AUTOTUNE_OFF_STEPS || lg_is_told(c, LG_R_GPU_CONV_AUTOTUNE) ||
 	    lg_failed(c, x ? 0 : LG_E_NOMEM) || !look_at_convs(c, r, x))
 		return;
 	/* In nearly every step; the last batch of an epoch is smaller. */

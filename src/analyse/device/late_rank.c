@@ -371,7 +371,7 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 
 	for (size_t i = 0; i < g->n; i++)
 		judged += lg_gpu_judged(&g->run[i]);
-	if (judged < 2 || lg_told(c, LG_R_COMMS_STRAGGLER))
+	if (judged < 2 || lg_is_told(c, LG_R_COMMS_STRAGGLER))
 		return 0;
 	l = lg_arena_alloc(&c->v->arena, 1, sizeof *l);
 	if (!l)

@@ -147,9 +147,9 @@ int lg_find_memory_stats(struct lg_case *c)
 		struct stats s;
 
 		read_stats(c, &told[i], j - i, &s);
-		if (s.most[OOMS] > 0 && !lg_told(c, LG_R_MEM_OOM))
+		if (s.most[OOMS] > 0 && !lg_is_told(c, LG_R_MEM_OOM))
 			say_ooms(c, &s);
-		if (s.most[RETRIES] > 0 && !lg_told(c, LG_R_GPU_ALLOCATOR_SYNC))
+		if (s.most[RETRIES] > 0 && !lg_is_told(c, LG_R_GPU_ALLOCATOR_SYNC))
 			say_retries(c, &s);
 		say_pieces(c, &s);
 	}

@@ -59,7 +59,7 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 	const int64_t idle[2] = { r->notes->ddp_search, r->notes->ddp_copy };
 	struct lg_finding *f;
 
-	if (lg_told(c, LG_R_COMMS_DDP_FLAGS))
+	if (lg_is_told(c, LG_R_COMMS_DDP_FLAGS))
 		return;
 	for (size_t k = 0; k < 2; k++) {
 		const struct lg_gpu_sums *s = &sums[k];
@@ -230,10 +230,12 @@ int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)
 	const struct lg_gpu_run *worst =
 		lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_COMM) | LG_GPU_BIT(LG_GPU_BY_WRAPPER)).worst;
 
-	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMMS_DDP_FLAGS) && !c->failed;
-	     i++)
+	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !c->failed; i++) {
+		if (lg_is_told(c, LG_R_COMMS_DDP_FLAGS))
+			break;
 		if (lg_cpu_judged(&g->run[i]))
 			ddp_on_cpu(c, g, &g->run[i]);
+	}
 	if (!worst)
 		return c->failed;
 	ddp(c, g, worst);

@@ -340,8 +340,7 @@ int lg_find_flight(struct lg_case *c)
 
 	if (!rc && d.n_dumped > 1)
 		rc = lg_flight_parted(&d);
-	/* Sequences that part explain who is missing behind them. */
-	if (!rc && d.n_dumped && !lg_told(c, LG_R_COMMS_MISMATCH))
+	if (!rc && d.n_dumped && !lg_is_told(c, LG_R_COMMS_MISSING_RANK))
 		rc = missing_ranks(&d);
 	if (!rc && d.two_runs)
 		lg_limit(c, LG_SAYS_FLIGHT_TWO_RUNS);

@@ -60,7 +60,7 @@ int lg_say_pending(struct lg_case *c)
 	waits = ranks_text(c, is, world, PENDING, PENDING);
 	empty = ranks_text(c, is, world, EMPTY, EMPTY);
 	absent = ranks_text(c, is, world, DUMPED, 0);
-	judged = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
+	judged = lg_is_told(c, LG_R_COMMS_MISSING_RANK);
 	if (pending || empty)
 		lg_say(c, LG_SAYS_FLIGHT_PENDING, pending, lg_s(pending), lg_with(c, " on ", waits),
 		       lg_with(c, "; nothing is in the dump of ", empty),

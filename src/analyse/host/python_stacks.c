@@ -273,7 +273,7 @@ static void loader(struct stacks *s, lg_prc prc)
 			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
 	struct lg_finding *f;
 
-	if (share < LG_N_DATA_LOADER_WAIT_STACKS || lg_told(c, LG_R_DATA_LOADER_WAIT))
+	if (share < LG_N_DATA_LOADER_WAIT_STACKS || lg_is_told(c, LG_R_DATA_LOADER_WAIT))
 		return;
 	f = finding_of(c, p, LG_R_DATA_LOADER_WAIT, LG_STAGE_BATCH_WAIT, p->loader, share, 0.8);
 	if (steady)

@@ -458,7 +458,7 @@ int lg_find_standing(struct lg_case *c)
 {
 	struct stands all;
 	struct lg_world world;
-	bool told = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
+	bool told = lg_is_told(c, LG_R_COMMS_MISSING_RANK);
 
 	if (told)
 		c->v->hang.state = LG_HANG_HUNG;

@@ -125,7 +125,7 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 	for (enum teller i = BY_LOG; i < TELLERS; i++)
 		most = h->by[i] > h->by[most] || (h->by[i] && most == BY_WARNING) ? i : most;
 	n = h->by[most];
-	if (!n || n < s->at_least || lg_told(c, s->rule))
+	if (!n || n < s->at_least || lg_is_told(c, s->rule))
 		return NULL;
 	f = lg_finding_about(c, s->rule, s->stage, LG_RELATION_SELF, 0.95);
 	if (s->price == PRICE_FLAG)
@@ -313,13 +313,11 @@ int lg_find_failure(struct lg_case *c)
 	size_t k = best(t, &e, until), steps;
 	struct lg_finding *f;
 
-	/* Those say why it ended. */
 	if (lg_told(c, LG_R_MEM_OOM))
 		say_others(c, lg_told(c, LG_R_MEM_OOM));
 	if (k == FAILURES)
 		say_caught(c, until);
-	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
-	    lg_told(c, LG_R_MEM_OOM))
+	if (k == FAILURES || lg_is_told(c, LG_R_JOB_FAILED))
 		return 0;
 	f = lg_finding_about(c, LG_R_JOB_FAILED, LG_STAGE_NONE, LG_RELATION_RANK, 0.9);
 	f->detail = failures[k].detail;

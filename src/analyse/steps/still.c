@@ -131,8 +131,7 @@ static void say_behind(struct lg_case *c, const struct printed *of, const struct
 /* A job that has failed stands for a reason that is told. */
 static bool is_over(const struct lg_case *c)
 {
-	return lg_told(c, LG_R_JOB_FAILED) || lg_told(c, LG_R_MEM_OOM) ||
-	       lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
+	return lg_is_told(c, LG_R_JOB_FAILED);
 }
 
 static void judge_logs(struct lg_case *c)

@@ -125,20 +125,17 @@ static int stages(struct lg_case *c, uint32_t ref)
 	return 0;
 }
 
-#define OPEN_SHARE 0.05
-#define UNSEEN_SHARE 0.25
-
 /* Chains that lead nowhere, where they are a good part of the run: why, and what would tell. */
 static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 {
 	double wall = (double)y->wall, unknown = (double)y->unknown / wall;
 	double net = (double)y->by_end[LG_END_NET] / wall;
 
-	if (net >= OPEN_SHARE)
+	if (net >= LG_N_PATH_OPEN)
 		lg_say(c, LG_SAYS_PATH_NETWORK, net * 100);
-	if (unknown >= UNSEEN_SHARE && c->has_states)
+	if (unknown >= LG_N_PATH_UNJUDGED && c->has_states)
 		lg_not_judged(c, lg_text(c, LG_SAYS_PATH_UNSEEN, unknown * 100), NULL);
-	if (unknown >= OPEN_SHARE && c->has_states)
+	if (unknown >= LG_N_PATH_OPEN && c->has_states)
 		lg_say(c, LG_SAYS_PATH_UNEXPLAINED, unknown * 100,
 		       c->gil_untold ? LG_SAYS_PATH_GIL_UNTOLD : "",
 		       c->gil_untold ? LG_SAYS_PATH_ASK_PY_SPY : "");

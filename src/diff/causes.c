@@ -22,9 +22,6 @@
 #include "diff/causes.h"
 #include "rules/says.h"
 
-/* Rules tell of no cause that takes less of a step than one to three hundredths. */
-#define UNTOLD_MAX 0.03
-
 enum { FINDINGS_MAX = 64, EVIDENCE_MAX = 12, SHARES_MAX = 64 };
 
 struct lg_finding *lg_cause_add(struct lg_causes *c, enum lg_rule_id rule)
@@ -267,7 +264,7 @@ static double own_half(const struct lg_causes *c, const struct lg_side_finding *
 {
 	const struct lg_side_finding *was = same_before(c, s);
 	uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
-	double below = UNTOLD_MAX * c->d->mean_ms[0];
+	double below = LG_N_ANY_MEDIUM * c->d->mean_ms[0];
 
 	if (isnan(s->half) || (was && isnan(was->half)) || c->d->other_tool ||
 	    has_device(c->d->before) != has_device(c->d->after))

@@ -10,9 +10,6 @@
 #include "analyse/device/device_rules.h"
 
 enum { STEPS_MIN = 3 };
-#define SAME 0.95   /* of the longest: a replica of the same stage */
-#define LONGER 1.10 /* than the mean of the others */
-#define MATTERS 0.3 /* of what the ranks wait */
 
 /* ms a step. */
 static double own_ms(const struct lg_gpu_run *r)
@@ -36,7 +33,7 @@ bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)
 	}
 	LG_EACH(r, g->run, g->n) {
 		waits += lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
-		if (own_ms(r) >= SAME * ret->own_ms) {
+		if (own_ms(r) >= LG_N_COMMS_EXPOSED_SAME * ret->own_ms) {
 			ret->replicas += r != ret->run;
 		} else {
 			others += own_ms(r);
@@ -46,6 +43,6 @@ bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)
 	if (!n)
 		return false;
 	ret->others_ms = others / (double)n;
-	return ret->own_ms >= LONGER * ret->others_ms &&
-	       (ret->own_ms - ret->others_ms) * (double)n >= MATTERS * waits;
+	return ret->own_ms >= (1 + LG_N_COMMS_EXPOSED_LONGER) * ret->others_ms &&
+	       (ret->own_ms - ret->others_ms) * (double)n >= LG_N_COMMS_EXPOSED_MATTERS * waits;
 }

@@ -19,10 +19,6 @@
 #include "base/words.h"
 
 enum { LINES_TOLD = 3, LINES = 256, CONTAINERS = 64, LOOKS = 2, PAGE = 4096, WHERE_BYTES = 512 };
-#define LEAST_TOLD 0.05 /* of what was touched */
-#define WARM_UP 0.2	/* of the time */
-#define GOES_ON 0.5	/* the second half's slope, of the first one's: what fills up stands at the end */
-#define STEPLESS INT64_C(30000000000)
 
 /* One process's counter of bytes. */
 struct growing {
@@ -65,7 +61,7 @@ static struct clock clock_of(const struct lg_case *c, const struct lg_rank *r)
 	}
 	if ((r && !any) || k.to < k.from) /* an empty trace ends before it begins */
 		k.to = k.from;
-	k.from += (int64_t)(WARM_UP * (double)(k.to - k.from));
+	k.from += (int64_t)(LG_N_MEM_LEAK_WARM_UP * (double)(k.to - k.from));
 	return k;
 }
 
@@ -127,7 +123,8 @@ static bool line_of(struct lg_case *c, const struct clock *k, lg_trk track, doub
 			ret->from = t->ts[row];
 		ret->to = t->ts[row];
 	}
-	if (n < LG_N_MEM_LEAK_READINGS || (!k->r && ret->to - ret->from < STEPLESS))
+	if (n < LG_N_MEM_LEAK_READINGS ||
+	    (!k->r && ret->to - ret->from < LG_N_MEM_LEAK_STEPLESS_S * INT64_C(1000000000)))
 		return false;
 	ret->slope = fit(x, y, n, &ret->r2);
 	ret->first = y[0];
@@ -146,7 +143,8 @@ static bool is_leak(const struct growing *g, const double *x, const double *y)
 
 	return g->slope > 0 && g->r2 >= LG_N_MEM_LEAK_FIT && g->steps >= LG_N_MEM_LEAK_STEPS &&
 	       grown >= (double)LG_N_MEM_LEAK_HOST_MIB * 1048576 &&
-	       grown >= LG_N_MEM_LEAK_HOST_GROWTH * g->last && early > 0 && late >= GOES_ON * early;
+	       grown >= LG_N_MEM_LEAK_HOST_GROWTH * g->last && early > 0 &&
+	       late >= LG_N_MEM_LEAK_HALF * early;
 }
 
 /* ---- which line touched the memory first ---- */
@@ -241,7 +239,7 @@ static void tell_lines(struct lg_case *c, struct lg_finding *f, const struct gro
 	lg_evidence(c, f, LG_SAYS_MEM_LEAK_TOUCHED, lg_bytes_text(k.all, a), lg_bytes_text(grown, b));
 	for (size_t i = 0; i < LINES_TOLD; i++) {
 		told[i] = most_touched(c->t, &k, told, i);
-		if (!told[i] || k.of[told[i]] < LEAST_TOLD * k.all)
+		if (!told[i] || k.of[told[i]] < LG_N_MEM_LEAK_LINE * k.all)
 			break;
 		lg_evidence(c, f, LG_SAYS_MEM_LEAK_LINE, lg_percent(k.of[told[i]], k.all),
 			    line_text(c, told[i]));

@@ -14,9 +14,6 @@
 #include "base/upper_bound.h"
 
 #define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */
-#define BUSY_SHARE 0.2
-#define FOREIGN_TIMES 2
-#define WORTH_BYTES 16e6
 
 /* Does a row that ends at ts count time of one of the waits? They are in time order. */
 static bool counts(const struct lg_cause_sum *s, int64_t ts)
@@ -96,7 +93,7 @@ static size_t the_disk(const struct load *l)
 		if (l->busy_ns[i] > l->busy_ns[best])
 			best = i;
 	}
-	return all > 0 && l->busy_ns[best] >= 0.8 * all ? best : DISKS_MAX;
+	return all > 0 && l->busy_ns[best] >= LG_N_HOST_IO_WAIT_ONE * all ? best : DISKS_MAX;
 }
 
 static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
@@ -120,8 +117,8 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_
 	lg_evidence(c, f, LG_SAYS_HOST_IO_WAIT_DISK, l->seconds, st->disk,
 		    bytes_text(c, l->bytes[at]), 100 * (share > 1 ? 1 : share), bytes_text(c, own));
 	rest = l->bytes[at] - own;
-	if (!top || rest < WORTH_BYTES || l->of_prc[top] < rest / 2 || rest < own * FOREIGN_TIMES ||
-	    share < BUSY_SHARE || !c->idx->main_of[top])
+	if (!top || rest < 1e6 * LG_N_HOST_IO_WAIT_MEGABYTES || l->of_prc[top] < rest / 2 ||
+	    rest < own * LG_N_HOST_IO_WAIT_TIMES || share < LG_N_HOST_IO_WAIT_BUSY || !c->idx->main_of[top])
 		return;
 	st->other = c->idx->main_of[top];
 	lg_evidence(c, f, LG_SAYS_HOST_IO_WAIT_OTHER, lg_thread_text(c, st->other),

@@ -16,9 +16,6 @@
 enum { CPUS_MAX = 4096, STILL_PERIODS = 3 };
 enum { SLOT_PERIODS = 40, SLOTS_MIN = 10 };
 #define SLOT_NS 100000000ll /* a job that leaves little shows a spinner in two thirds of 50 ms */
-#define SLOTS_SHARE 0.75 /* in how many it must be seen */
-#define RUN_SHARE 0.03   /* of the recording, on a CPU */
-#define IDLE_SHARE 0.2   /* of the time that it ran: so long its CPU may have been idle without it */
 
 struct seen_cpu {
 	int64_t last;   /* sample */
@@ -89,8 +86,9 @@ int lg_find_always_ready(struct lg_case *c, int64_t period)
 		double idle = (double)(t->idle + cpus[t->cpu].idle - t->at);
 
 		/* Kernel threads work when there is something to do. */
-		c->always_ready[i] = t->n && t->slots >= SLOTS_SHARE * slots &&
-				     ran >= RUN_SHARE * (double)wall && idle <= IDLE_SHARE * ran &&
+		c->always_ready[i] = t->n && t->slots >= LG_N_HOST_FOREIGN_ACTIVITY_SLOTS * slots &&
+				     ran >= LG_N_HOST_FOREIGN_ACTIVITY_ON_CPU * (double)wall &&
+				     idle <= LG_N_HOST_FOREIGN_ACTIVITY_IDLE * ran &&
 				     !(c->t->thread.flags[i] & (LG_THREAD_IDLE | LG_THREAD_KERNEL));
 	}
 	return 0;

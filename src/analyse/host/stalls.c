@@ -14,8 +14,7 @@
 #include "store/merge.h"
 #include "base/words.h"
 
-#define TOLD_SHARE 0.05 /* of its life */
-enum { OTHERS = 2 };     /* who had its CPU, by name */
+enum { OTHERS = 2 }; /* who had its CPU, by name */
 
 /* Its long stalls: at least half as long as the one that a moment of standing still lies in. (Those of each
  * step are many and short: they must not hide the few that make it late.) */
@@ -56,7 +55,7 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 	}
 	*ret_idle = fmax(0, 1 - (double)busy * (double)period / (double)all);
 	text = lg_text(c, LG_SAYS_STALLS_CPU_IDLE, 100 * *ret_idle);
-	if ((double)n[r->prc] * (double)period >= TOLD_SHARE * (double)all)
+	if ((double)n[r->prc] * (double)period >= LG_N_HOST_FOREIGN_ACTIVITY_STALLS * (double)all)
 		text = lg_text(c, LG_SAYS_STALLS_OWN_THREADS, text,
 			       100 * fmin(1, (double)n[r->prc] * (double)period / (double)all));
 	n[r->prc] = 0;
@@ -68,7 +67,7 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 		for (lg_prc p = 1; p < c->t->process.n; p++)
 			most = n[p] > n[most] ? p : most;
 		share = (double)n[most] * (double)period / (double)all;
-		if (share < TOLD_SHARE)
+		if (share < LG_N_HOST_FOREIGN_ACTIVITY_STALLS)
 			break;
 		text = lg_text(c, "%s, %s had it for %.0f %%", text,
 			       lg_thread_text(c, c->idx->main_of[most]), 100 * fmin(1, share));
@@ -144,7 +143,7 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 
 	*ret_idle = NAN;
 	all = lg_stretches_time(&stalls);
-	if (!rc && (double)all >= TOLD_SHARE * (double)(life.end - life.ts)) {
+	if (!rc && (double)all >= LG_N_HOST_FOREIGN_ACTIVITY_STALLS * (double)(life.end - life.ts)) {
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
 		every = every_text(c, &stalls, &period_s);
 		meanwhile = by_states ?: cpu_text(c, r, &stalls, period, all, ret_idle);

@@ -20,7 +20,7 @@ static double reach_of(const double *sorted, size_t n, double q)
 	double usual = lg_quantile_f64(sorted, n, 0.5);
 	double tail = (lg_quantile_f64(sorted, n, q) - usual) / usual / log(0.5 / (1 - q));
 
-	return fmin(1, fmax(LG_N_ANY_SLOW, tail * log(50 * (double)n)));
+	return fmin(1, fmax(LG_N_ANY_SLOW, tail * log(LG_N_ANY_NOISE_RUNS / 2. * (double)n)));
 }
 
 /*
@@ -37,7 +37,7 @@ static double reach_of(const double *sorted, size_t n, double q)
  */
 static double noise_of(const double *sorted, size_t n)
 {
-	double q = n >= 20 ? 0.85 : 0.75, most = 0, all, below;
+	double q = n >= LG_N_ANY_FEW_STEPS ? LG_N_ANY_NOISE : LG_N_ANY_NOISE_OF_FEW, most = 0, all, below;
 	size_t at = 0;
 
 	if (n < 3 || !(lg_quantile_f64(sorted, n, 0.5) > 0))
@@ -49,7 +49,7 @@ static double noise_of(const double *sorted, size_t n)
 			most = sorted[i] - sorted[i - 1];
 			at = i;
 		}
-	if (n < 20 || !at)
+	if (n < LG_N_ANY_FEW_STEPS || !at)
 		return all;
 	below = reach_of(sorted, at, q);
 	return most >= below * lg_quantile_f64(sorted, at, 0.5) ? fmin(all, below) : all;

@@ -527,6 +527,14 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
 			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, p->throttled_ns });
 	}
+	for (int64_t ts = 100 * MS; p->device_util > 0 && ts < m.t[0]; ts += 100 * MS) {
+		lg_trk gpu = lg_track_get(m.b, &(struct lg_track_row){
+			.kind = LG_TRACK_GPU, .name = lg_intern(m.b, "GPU") });
+		lg_trk util = lg_track_get(m.b, &(struct lg_track_row){
+			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "gpu.util"), .parent = gpu, .index = -1 });
+
+		lg_add_counter(m.b, &(struct lg_counter_row){ ts, util, p->device_util });
+	}
 	for (int cpu = 0; p->steal > 0 && cpu < p->n_ranks; cpu++) {
 		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
 			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cpu.steal"), .index = cpu });

@@ -58,6 +58,7 @@ struct run_plan {
 	bool of_job;           /* the culprit is a process of the job's */
 	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second; -1 = none */
 	double steal;          /* of the ranks' CPUs, all the time */
+	double device_util;    /* of one device, read each 100 ms; 0 = there is none */
 	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */
 	double disk_bytes, disk_busy;  /* what the disk moved; the share of the time that it was busy */
 	bool crowded;          /* STALL_CPU: strangers have all other CPUs meanwhile */

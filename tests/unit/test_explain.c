@@ -209,6 +209,37 @@ static void a_used_up_quota_is_told_from_mere_latency(void **state)
 	}
 }
 
+/* A host that spins while its device works looks busy; what holds it up costs no more than the device
+ * idles. */
+static void a_device_that_always_works_bounds_what_its_host_can_lose(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct run_plan p = stalls(STALL_CPU, 500);
+		struct outcome o;
+		const struct lg_finding *f;
+
+		bool said = false;
+
+		p.n_ranks = 1;
+		p.only_rank = 0;
+		p.device_util = i == 2 ? 99 : 60 * i;
+		o = explain(&p);
+		f = find(o.v, "host.cpu_contention");
+		assert_non_null(f);
+		assert_int_equal(o.v->bound == LG_BOUND_GPU, i == 2);
+		if (i < 2) {
+			assert_true(f->lost_share > 0.03 && f->severity >= LG_SEVERITY_MEDIUM);
+		} else {
+			assert_true(f->lost_share <= 0.0201 && f->severity <= LG_SEVERITY_LOW);
+			for (size_t k = 0; k < f->n_against; k++)
+				said |= !!strstr(f->against[k].text, "the device had work 99");
+			assert_true(said);
+		}
+		done(&o);
+	}
+}
+
 /* It computed, or slept, before it answered; what the job's own processes do is the job's business. */
 static void names_the_program_that_had_to_answer(void **state)
 {
@@ -911,6 +942,7 @@ int main(void)
 		cmocka_unit_test(stolen_time_is_told_and_never_loud),
 		cmocka_unit_test(a_late_rank_may_be_a_stopped_one),
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
+		cmocka_unit_test(a_device_that_always_works_bounds_what_its_host_can_lose),
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),
 		cmocka_unit_test(ranks_that_are_not_in_the_input_are_a_limit),

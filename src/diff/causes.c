@@ -69,7 +69,7 @@ void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double
 
 #define SHARE_NOISE 0.1
 
-void lg_cause_share(struct lg_causes *c, const char *what, const char *id, double ms)
+struct lg_share *lg_cause_share(struct lg_causes *c, const char *what, const char *id, double ms)
 {
 	struct lg_diff *d = c->d;
 	bool sure = d->mean.lo > 1 || d->mean.hi < 1;
@@ -79,9 +79,11 @@ void lg_cause_share(struct lg_causes *c, const char *what, const char *id, doubl
 	 * all of it, as measured, is all. */
 	if (share > 1 && share <= 1 + SHARE_NOISE)
 		share = 1;
-	if (d->n_shares < SHARES_MAX)
-		d->shares[d->n_shares++] = (struct lg_share){
-			what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN, false };
+	if (d->n_shares == SHARES_MAX)
+		return NULL;
+	d->shares[d->n_shares] = (struct lg_share){
+		what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN, false };
+	return &d->shares[d->n_shares++];
 }
 
 static const struct lg_side_finding *same_before(const struct lg_causes *c, const struct lg_side_finding *f)
@@ -357,6 +359,7 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 	const struct lg_finding *g = &c->after->findings[s->row];
 	const struct lg_holder_change *h = holder_of(c, g->culprit.pid);
 	double before = before_ms(c, s), lo;
+	struct lg_share *share;
 	struct lg_finding *f;
 
 	if (in_host(s->id)) {
@@ -401,9 +404,9 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 		    isnan(h->period_before) ? "; it did not before" :
 		    lg_arena_printf(&c->d->v.arena, "; every %.3f s before", h->period_before));
 	evidence_of(f, g);
-	lg_cause_share(c, f->title, f->id, p.ms);
-	if (c->d->n_shares)
-		c->d->shares[c->d->n_shares - 1].rare = g->seen > 0;
+	share = lg_cause_share(c, f->title, f->id, p.ms);
+	if (share)
+		share->rare = g->seen > 0;
 }
 
 /* Causes that BEFORE had and AFTER has not: they hide a part of what got worse. */

@@ -22,7 +22,8 @@ struct lg_finding *lg_cause_add(struct lg_causes *c, enum lg_rule_id rule);
 void lg_cause_say(struct lg_causes *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 /* What it costs: ms per step, at least lo of it for sure. */
 void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double lo);
-void lg_cause_share(struct lg_causes *c, const char *what, const char *id, double ms);
+/* NULL: there was no room. */
+struct lg_share *lg_cause_share(struct lg_causes *c, const char *what, const char *id, double ms);
 /* Take what the stages of the set grew by (net). Returns ms per step, *ret_lo its lower bound. */
 double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo);
 /* The stages in which the model computes; all of them where the input knows no stages. */

@@ -410,10 +410,11 @@ static void rest(struct lg_causes *c)
 		say_between(c, f);
 		lg_cause_share(c, f->title, f->id, left);
 	} else if (fabs(left) >= 0.002 * d->mean_ms[1]) {
-		lg_cause_share(c, "not explained", NULL, left);
-		if (d->n_shares)
-			d->shares[d->n_shares - 1].rare = !(d->mean.lo > 1) && !(d->mean.hi < 1) &&
-							  (d->median.lo > 1 || d->median.hi < 1);
+		struct lg_share *share = lg_cause_share(c, "not explained", NULL, left);
+
+		if (share)
+			share->rare = !(d->mean.lo > 1) && !(d->mean.hi < 1) &&
+				      (d->median.lo > 1 || d->median.hi < 1);
 	}
 }
 

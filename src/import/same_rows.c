@@ -31,12 +31,17 @@ static uint64_t times(uint64_t h, const int64_t *ts, size_t n)
 	return h;
 }
 
-static uint64_t text(uint64_t h, const struct lg_trace *t, lg_str s)
+static uint64_t words(uint64_t h, const char *text)
 {
 	h = mix(h, 0);
-	for (const char *p = lg_string(t, s); *p; p++)
-		h = mix(h, *p);
+	for (; *text; text++)
+		h = mix(h, *text);
 	return h;
+}
+
+static uint64_t text(uint64_t h, const struct lg_trace *t, lg_str s)
+{
+	return words(h, lg_string(t, s));
 }
 
 /* What it says besides its rows' times: errors and warnings are marks. */
@@ -64,13 +69,10 @@ static uint64_t said(uint64_t h, const struct lg_trace *t)
 /* Of what a thread stood in: what tools print of it. */
 static uint64_t stack(uint64_t h, const struct lg_trace *t, lg_stk s)
 {
-	char text[512];
+	char frame[512];
 
-	for (; s; s = t->stack.parent[s]) {
-		h = mix(h, 0);
-		for (const char *p = lg_frame_text(t, t->stack.frame[s], text, sizeof text); *p; p++)
-			h = mix(h, *p);
-	}
+	for (; s; s = t->stack.parent[s])
+		h = words(h, lg_frame_text(t, t->stack.frame[s], frame, sizeof frame));
 	return h;
 }
 

@@ -60,10 +60,15 @@ struct last_mark {
 	struct lg_iv profiled; /* marks of another file may tell of more steps than a profiler saw */
 };
 
+static bool is_profiled(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row, struct lg_iv profiled)
+{
+	return is_mark(sc, g, row) && sc->t->span.ts[row] >= profiled.ts &&
+	       lg_span_end(sc->t, row) <= profiled.end;
+}
+
 static bool is_step(const struct lg_scene *sc, struct lg_gpu *g, uint32_t row, const struct last_mark *last)
 {
-	return is_mark(sc, g, row) && sc->t->span.dur[row] > 0 && sc->t->span.ts[row] >= last->profiled.ts &&
-	       lg_span_end(sc->t, row) <= last->profiled.end &&
+	return is_profiled(sc, g, row, last->profiled) && sc->t->span.dur[row] > 0 &&
 	       (sc->t->span.ts[row] < last->ts || sc->t->span.dur[row] > last->shortest);
 }
 
@@ -148,8 +153,7 @@ static struct last_mark last_mark(const struct lg_scene *sc, struct lg_gpu *g, c
 	if (!lg_profiled_within(sc->t, r->prc, &last.profiled))
 		last.profiled = (struct lg_iv){ INT64_MIN, INT64_MAX, LG_NO_ROW };
 	for (size_t p = 0; p < m->n_marks; p++) {
-		if (!is_mark(sc, g, m->mark[p]) || sc->t->span.ts[m->mark[p]] < last.profiled.ts ||
-		    lg_span_end(sc->t, m->mark[p]) > last.profiled.end)
+		if (!is_profiled(sc, g, m->mark[p], last.profiled))
 			continue;
 		if (n < 1024)
 			d[n++] = sc->t->span.dur[m->mark[p]];

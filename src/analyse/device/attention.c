@@ -210,11 +210,10 @@ static int find(struct lg_case *c, const struct lg_gpu_run *r, struct attention 
 static double others_rate(struct lg_case *c, const struct lg_gpu_run *r, const struct attention *x,
 			  bool *ret_tensor)
 {
-	LG_AUTOFREE uint8_t *picked = lg_span_pick(&c->scene, LG_LIST_PRODUCTS);
 	int64_t ns = 0, fp32 = 0;
 	double flops = 0;
 
-	LG_EACH_WHILE(picked, h, r->host, r->n_host) {
+	LG_EACH(h, r->host, r->n_host) {
 		LG_AUTO_IVS a = lg_gpu_spans(&c->scene, r, h->thr, LG_LIST_PRODUCTS);
 		size_t at = 0;
 

@@ -39,8 +39,8 @@ static bool may_stand(const struct lg_host_seg *s)
 	       s->class != LG_HOST_COMPILE;
 }
 
-/* What the run waits in behind its window, for the longest; nothing: of no length. *ret_own: it is a range of
- * the program's own. */
+/* What the run waits in behind its window, for the longest; nothing: of no length. *ret_own: set where it is
+ * a range of the program's own. */
 static struct lg_iv waits_in(const struct lg_gpu_run *r, bool *ret_own)
 {
 	struct lg_iv device = { .row = LG_NO_ROW }, host = { .row = LG_NO_ROW };
@@ -55,14 +55,16 @@ static struct lg_iv waits_in(const struct lg_gpu_run *r, bool *ret_own)
 				note = host.row == h->seg[i].span ? h->seg[i].note : note;
 			}
 	/* The host waits for the device: what that does says more. */
-	*ret_own = note && (device.end - device.ts) * 10 < (host.end - host.ts) * 9;
-	return (device.end - device.ts) * 10 >= (host.end - host.ts) * 9 ? device : host;
+	if ((device.end - device.ts) * 10 >= (host.end - host.ts) * 9)
+		return device;
+	*ret_own = note;
+	return host;
 }
 
 static void judge(struct lg_case *c, const struct lg_gpu_run *r)
 {
 	const int64_t long_ns = LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000);
-	bool own;
+	bool own = false;
 	struct lg_iv in = waits_in(r, &own);
 	char gone[LG_MS_TEXT], usual[LG_MS_TEXT];
 	int64_t longest = 0, step[512];

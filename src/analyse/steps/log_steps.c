@@ -126,14 +126,10 @@ static const char *rate_of(struct lg_case *c, size_t first)
 
 bool lg_say_untimed_steps(struct lg_case *c)
 {
-	const struct lg_mark_tab *m = &c->t->mark;
 	size_t n = 0, first = 0;
 
-	for (size_t i = m->n; i-- > 0;)
-		if (!strcmp(lg_string(c->t, m->name[i]), "log.step")) {
-			first = i;
-			n++;
-		}
+	LG_EACH_MARK(i, c->t, "log.step")
+		first = n++ ? first : i;
 	if (!n || !lg_is_log_alone(c))
 		return false;
 	c->v->unjudged = "The log tells of steps and not how long each took";
